@@ -28,18 +28,18 @@ std::string CheckValues(const A& a, const B& b) {
 
 }  // namespace samestep
 
-#define SAMESTEP_CHECK(condition)                                                  \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::samestep::CheckFailed(__FILE__, __LINE__, #condition, "");                 \
+#define SAMESTEP_CHECK(condition)                                  \
+  do {                                                             \
+    if (!(condition)) [[unlikely]]                                 \
+      ::samestep::CheckFailed(__FILE__, __LINE__, #condition, ""); \
   } while (false)
-#define SAMESTEP_CHECK_OP_(op, a, b)                                                                \
-  do {                                                                                              \
-    const auto& samestep_a_ = (a);                                                                  \
-    const auto& samestep_b_ = (b);                                                                  \
-    if (!(samestep_a_ op samestep_b_)) [[unlikely]]                                                 \
-      ::samestep::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,                                \
-                              ::samestep::CheckValues(samestep_a_, samestep_b_));                   \
+#define SAMESTEP_CHECK_OP_(op, a, b)                                              \
+  do {                                                                            \
+    const auto& samestep_a_ = (a);                                                \
+    const auto& samestep_b_ = (b);                                                \
+    if (!(samestep_a_ op samestep_b_)) [[unlikely]]                               \
+      ::samestep::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,              \
+                              ::samestep::CheckValues(samestep_a_, samestep_b_)); \
   } while (false)
 #define SAMESTEP_CHECK_EQ(a, b) SAMESTEP_CHECK_OP_(==, a, b)
 #define SAMESTEP_CHECK_NE(a, b) SAMESTEP_CHECK_OP_(!=, a, b)

@@ -5,9 +5,9 @@
 #include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <chrono>
-#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -108,11 +108,10 @@ void ParallelFor(int64_t count, const std::function<void(int64_t)>& task) {
       RunHostile(count, task, Mix(pool.schedule.hostile_seed + pool.calls++));
       return;
     }
-    tbb::parallel_for(tbb::blocked_range<int64_t>(0, count),
-                      [&](const tbb::blocked_range<int64_t>& range) {
-                        CheckFloatingPointMode();
-                        for (int64_t i = range.begin(); i < range.end(); ++i) RunTask(task, i);
-                      });
+    tbb::parallel_for(tbb::blocked_range<int64_t>(0, count), [&](const tbb::blocked_range<int64_t>& range) {
+      CheckFloatingPointMode();
+      for (int64_t i = range.begin(); i < range.end(); ++i) RunTask(task, i);
+    });
   });
 }
 

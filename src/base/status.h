@@ -3,7 +3,8 @@
 //   Result<Recipe> recipe = LoadRecipe(path);
 //   if (!recipe.ok()) return recipe.status();
 //   SAMESTEP_ASSIGN_OR_RETURN(Recipe r, LoadRecipe(path));
-//   return InvalidError("{}: header length {} exceeds the file's {} bytes; copy the file again", path, n, size);
+//   return InvalidError("{}: header length {} exceeds the file's {} bytes; copy the file again", path, n,
+//   size);
 //
 // A message names the value seen, what was expected, and the flag or command that mends it. Broken
 // invariants are not statuses: they stop the program (check.h).
@@ -42,10 +43,14 @@ class [[nodiscard]] Status {
   // The process exit code that stands for this status.
   int ExitCode() const {
     switch (code_) {
-      case StatusCode::kOk: return 0;
-      case StatusCode::kUsage: return 3;
-      case StatusCode::kNotFinite: return 4;
-      default: return 2;
+      case StatusCode::kOk:
+        return 0;
+      case StatusCode::kUsage:
+        return 3;
+      case StatusCode::kNotFinite:
+        return 4;
+      default:
+        return 2;
     }
   }
 
@@ -54,9 +59,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-#define SAMESTEP_DEFINE_ERROR(Name, Code)                                       \
-  template <typename... A>                                                      \
-  Status Name(fmt::format_string<A...> format, A&&... args) {                   \
+#define SAMESTEP_DEFINE_ERROR(Name, Code)                                           \
+  template <typename... A>                                                          \
+  Status Name(fmt::format_string<A...> format, A&&... args) {                       \
     return Status(StatusCode::Code, fmt::format(format, std::forward<A>(args)...)); \
   }
 SAMESTEP_DEFINE_ERROR(InvalidError, kInvalid)
@@ -72,9 +77,7 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
-  Result(Status status) : status_(std::move(status)) {
-    SAMESTEP_CHECK(!status_.ok());
-  }
+  Result(Status status) : status_(std::move(status)) { SAMESTEP_CHECK(!status_.ok()); }
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   T& value() & {
@@ -101,10 +104,10 @@ class [[nodiscard]] Result {
 
 #define SAMESTEP_CONCAT_(a, b) a##b
 #define SAMESTEP_CONCAT(a, b) SAMESTEP_CONCAT_(a, b)
-#define SAMESTEP_RETURN_IF_ERROR(expression)                  \
-  do {                                                        \
-    ::samestep::Status samestep_status_ = (expression);       \
-    if (!samestep_status_.ok()) return samestep_status_;      \
+#define SAMESTEP_RETURN_IF_ERROR(expression)             \
+  do {                                                   \
+    ::samestep::Status samestep_status_ = (expression);  \
+    if (!samestep_status_.ok()) return samestep_status_; \
   } while (false)
 #define SAMESTEP_ASSIGN_OR_RETURN(declaration, expression) \
   SAMESTEP_ASSIGN_OR_RETURN_(SAMESTEP_CONCAT(samestep_result_, __LINE__), declaration, expression)

@@ -1,0 +1,45 @@
+// exact_sum.h: the exact sum of binary32 values, or of their exact squares, in any order and grouping.
+//
+//   ExactSum loss;                          // one for each task, then merged: the same result
+//   loss.Add(token_losses);
+//   loss.Merge(other);
+//   double mean = loss.Round() / count;     // one rounding to binary64, ties to even
+//
+//   ExactSum norm;
+//   norm.AddSquares(gradient);
+//   double l2 = std::sqrt(norm.Round());
+//
+// Determinism: no rounding happens before Round, so order, threads and layout cannot matter.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace samestep {
+
+class ExactSum {
+ public:
+  void Add(float value) { Add(std::span<const float>(&value, 1)); }
+  void Add(std::span<const float> values);
+  void AddSquares(std::span<const float> values);
+  void Merge(const ExactSum& other);
+
+  // The binary64 nearest to the exact sum; +0 for a sum of 0. With an infinity or NaN among the terms, or
+  // infinities of both signs: what IEEE addition would give.
+  double Round() const;
+  bool IsFinite() const { return !positive_infinity_ && !negative_infinity_ && !nan_; }
+
+  // The same exact value (and the same kinds of non-finite terms), however it came about.
+  friend bool operator==(const ExactSum& a, const ExactSum& b);
+
+ private:
+  // Words of a fixed-point number, least significant first: its unit is 2^-298 (the square of the least
+  // subnormal), its range holds 2^63 squares of the largest binary32.
+  static constexpr int kWords = 10;
+  void AddScaled(uint64_t low, uint64_t high, int shift, bool negative);
+  std::array<uint64_t, kWords> words_ = {};  // two's complement
+  bool positive_infinity_ = false, negative_infinity_ = false, nan_ = false;
+};
+
+}  // namespace samestep

@@ -1,0 +1,96 @@
+#include "cli/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+
+namespace samestep {
+namespace {
+
+struct Registered {
+  std::string summary;
+  CommandSetup setup;
+};
+
+std::map<std::string, Registered>& Commands() {
+  static auto* commands = new std::map<std::string, Registered>;
+  return *commands;
+}
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done or same, 1 diverged, 2 cannot judge or bad input, 3 used wrongly,\n"
+    "            4 training met a value that is not finite.\n"
+    "Environment: SAMESTEP_TRACE (folder; unset: nothing is recorded), SAMESTEP_LEVEL (iteration, phase, "
+    "module,\n"
+    "  kernel, kernel-reread), SAMESTEP_ITERATIONS, SAMESTEP_RANKS, SAMESTEP_CAPTURE.";
+
+CLI::App* ParentOf(CLI::App& app, const std::string& name) {
+  const size_t space = name.find(' ');
+  if (space == std::string::npos) return &app;
+  const std::string parent = name.substr(0, space);
+  const auto named = app.get_subcommands([&](CLI::App* sub) { return sub->get_name() == parent; });
+  if (!named.empty()) return named.front();
+  CLI::App* added = app.add_subcommand(parent, "Commands on " + parent);
+  added->require_subcommand(1);
+  return added;
+}
+
+}  // namespace
+
+bool IsTerminal(int descriptor) { return ::isatty(descriptor) == 1; }
+
+void Output::Result(const nlohmann::ordered_json& object, const std::string& text) const {
+  const std::string line =
+      json_ ? object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text;
+  fmt::print("{}{}", line, line.empty() || line.back() == '\n' ? "" : "\n");
+  std::fflush(stdout);
+}
+
+void Output::Line(const std::string& text) const {
+  if (json_) return;
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+int Output::Error(const Status& status) const {
+  fmt::print(stderr, "samestep: error: {}\n", status.message());
+  if (json_) {
+    const nlohmann::ordered_json object = {{"error", status.message()}, {"exit_code", status.ExitCode()}};
+    Result(object, "");
+  }
+  return status.ExitCode();
+}
+
+void Output::Warning(const std::string& text) const { fmt::print(stderr, "samestep: warning: {}\n", text); }
+
+bool RegisterCommand(const std::string& name, const std::string& summary, CommandSetup setup) {
+  return Commands().emplace(name, Registered{summary, std::move(setup)}).second;
+}
+
+int CliMain(int argc, char** argv) {
+  CLI::App app("Samestep: pretraining whose every bit repeats, and the kernel where two runs part",
+               "samestep");
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  app.set_version_flag("--version", "samestep 0.1.0, numerics profile fma-1");
+  bool json = false;
+  int exit_code = 0;
+  for (auto& [name, command] : Commands()) {
+    const size_t space = name.find(' ');
+    const std::string last = space == std::string::npos ? name : name.substr(space + 1);
+    CLI::App* sub = ParentOf(app, name)->add_subcommand(last, command.summary);
+    sub->add_flag("--json", json, "Print one JSON object instead of text");
+    CommandRun run = command.setup(*sub);
+    sub->final_callback([run, &json, &exit_code] { exit_code = run(Output(json)); });
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 3;
+  }
+  return exit_code;
+}
+
+}  // namespace samestep

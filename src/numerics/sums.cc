@@ -54,7 +54,7 @@ float LaneSum(Terms a, Terms b, int64_t count, int64_t lanes) {
   return Tree(parts);
 }
 
-float TokenSum(Terms a, Terms b, const TokenShape& shape) {
+float SumOverTokens(Terms a, Terms b, const TokenShape& shape) {
   SAMESTEP_CHECK(shape.data_lanes > 0 && shape.token_lanes > 0);
   SAMESTEP_CHECK_EQ(shape.samples % shape.data_lanes, 0);
   SAMESTEP_CHECK_EQ(shape.tokens % shape.token_lanes, 0);
@@ -76,8 +76,8 @@ float TokenSum(Terms a, Terms b, const TokenShape& shape) {
   return Tree(data_parts);
 }
 
-float RoutedTokenSum(Terms a, Terms b, const TokenShape& shape, int64_t expert_lanes,
-                     std::span<const uint8_t> routed) {
+float SumOverRoutedTokens(Terms a, Terms b, const TokenShape& shape, int64_t expert_lanes,
+                          std::span<const uint8_t> routed) {
   SAMESTEP_CHECK(shape.data_lanes > 0 && expert_lanes > 0);
   SAMESTEP_CHECK_EQ(shape.token_lanes, 1);
   SAMESTEP_CHECK_EQ(shape.samples % shape.data_lanes, 0);

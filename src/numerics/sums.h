@@ -1,7 +1,7 @@
 // sums.h: the written orders of summation, one term at a time, as the page of numerics states them.
 //
 //   float y = LaneSum({x}, {w}, inputs, tensor_lanes);            // an element of a linear's output
-//   float g = TokenSum({dy + o, outputs}, {kOnes}, shape);         // an element of a bias gradient
+//   float g = SumOverTokens({dy + o, outputs}, {kOnes}, shape);         // an element of a bias gradient
 //   float ms = RowDot({x}, {x}, features) / features;
 //
 // These are the references that fast kernels are tested against; row_sum-inl.h has the fast row sums.
@@ -56,12 +56,12 @@ struct TokenShape {
   int64_t token_lanes = 1;
 };
 // Term p belongs to token p mod tokens of sample p div tokens.
-float TokenSum(Terms a, Terms b, const TokenShape& shape);
+float SumOverTokens(Terms a, Terms b, const TokenShape& shape);
 
 // Only tokens with routed[p] != 0 are terms; `expert_lanes` adjacent data lanes form a group. token_lanes
 // is 1.
-float RoutedTokenSum(Terms a, Terms b, const TokenShape& shape, int64_t expert_lanes,
-                     std::span<const uint8_t> routed);
+float SumOverRoutedTokens(Terms a, Terms b, const TokenShape& shape, int64_t expert_lanes,
+                          std::span<const uint8_t> routed);
 
 // Adds sixteen stripes: s with s+8, then +4, +2, +1.
 float FoldStripes(const float* stripes);

@@ -9,9 +9,9 @@
 //   Fingerprint f;                                            // one a task; add the tasks' up afterwards
 //   AddWords(reinterpret_cast<const uint32_t*>(w), first_word, count, &f);
 //
-// The definition (docs/formats/fingerprint.md): the logical tensor, row-major, packed, little-endian, as 32-bit words;
-// A = sum over w of word(w) * pa(w mod 1024) * qa(w div 1024) mod 2^64, B likewise. Two tensors are equal only
-// where dtype and global shape are, too.
+// The definition (docs/formats/fingerprint.md): the logical tensor, row-major, packed, little-endian, as
+// 32-bit words; A = sum over w of word(w) * pa(w mod 1024) * qa(w div 1024) mod 2^64, B likewise. Two tensors
+// are equal only where dtype and global shape are, too.
 //
 // Determinism: a sum of integers has no order; any threads, shards and SIMD targets give one value.
 #pragma once

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,6 +113,14 @@ Result<std::vector<std::string>> ListFolder(const std::string& path) {
 Status RenameDurably(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) return SystemError(fmt::format("rename to {} from", to), from);
   return SyncFolderOf(to);
+}
+
+Status ExchangeDurably(const std::string& a, const std::string& b) {
+  constexpr unsigned kExchange = 2;  // RENAME_EXCHANGE; older C libraries lack the wrapper
+  if (::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), kExchange) != 0) {
+    return SystemError(fmt::format("exchange with {}", b), a);
+  }
+  return SyncFolderOf(b);
 }
 
 Status RemoveTree(const std::string& path) {

@@ -29,6 +29,8 @@ Status MakeFolders(const std::string& path);
 Result<std::vector<std::string>> ListFolder(const std::string& path);
 // Renames within one file system and makes the rename durable (fsync of the folder).
 Status RenameDurably(const std::string& from, const std::string& to);
+// Two files or folders change names in one step.
+Status ExchangeDurably(const std::string& a, const std::string& b);
 Status RemoveTree(const std::string& path);
 std::string JoinPath(std::string_view folder, std::string_view name);
 

@@ -13,20 +13,51 @@
 
 #include "numerics/elementary_constants.h"
 
+// Inlined into each of the two forms of a function, see Run.
+#define SAMESTEP_INLINE inline __attribute__((always_inline))
+
 namespace samestep {
 namespace {
 
 using namespace elementary;
 
+using Function = float (*)(float);
+
+// x86-64 without options has no fused multiply-add, and std::fma is then a call into libm: exact, but slow.
+// The same code compiled for machines that have one is several times faster.
+#if defined(__x86_64__)
+const bool kHasFma = __builtin_cpu_supports("fma");
+
+template <Function kFunction>
+__attribute__((target("fma"))) float Fused(float x) {
+  return kFunction(x);
+}
+template <Function kFunction>
+float Run(float x) {
+  return kHasFma ? Fused<kFunction>(x) : kFunction(x);
+}
+#else
+template <Function kFunction>
+float Run(float x) {
+  return kFunction(x);
+}
+#endif
+
+// c[0] + c[1]*x + ..., even and odd powers apart: two short chains of operations in place of a long one.
 template <size_t kCount>
-double Polynomial(const double (&coefficients)[kCount], double x) {
-  double sum = coefficients[kCount - 1];
-  for (size_t i = kCount - 1; i-- > 0;) sum = std::fma(sum, x, coefficients[i]);
-  return sum;
+SAMESTEP_INLINE double Polynomial(const double (&c)[kCount], double x) {
+  const double z = x * x;
+  double last = c[kCount - 1], before = c[kCount - 2];
+  for (size_t i = kCount - 2; i-- > 0;) {
+    const double sum = std::fma(last, z, c[i]);
+    last = before;
+    before = sum;
+  }
+  return std::fma(last, x, before);
 }
 
 // 2^k for the integer k in the low bits of a sum with kRounder.
-double PowerOfTwo(double rounded) {
+SAMESTEP_INLINE double PowerOfTwo(double rounded) {
   return std::bit_cast<double>((std::bit_cast<uint64_t>(rounded) << 52) + (uint64_t{1023} << 52));
 }
 
@@ -35,7 +66,7 @@ struct ScaledExp {
   double power;  // 2^k
   double rest;
 };
-ScaledExp ReducedExp(double x) {
+SAMESTEP_INLINE ScaledExp ReducedExp(double x) {
   const double rounded = std::fma(x, kLog2E, kRounder);
   const double k = rounded - kRounder;
   const double r = std::fma(-k, kLn2Low, std::fma(-k, kLn2High, x));
@@ -43,24 +74,22 @@ ScaledExp ReducedExp(double x) {
 }
 
 // exp(x) - 1, relatively accurate near 0.
-double Expm1(double x) {
+SAMESTEP_INLINE double Expm1(double x) {
   const auto [power, rest] = ReducedExp(x);
   return std::fma(power, rest, power - 1);
 }
 
-float Clamped(float x, float least, float largest) { return x < least ? least : x > largest ? largest : x; }
+SAMESTEP_INLINE float Clamped(float x, float least, float largest) {
+  return x < least ? least : x > largest ? largest : x;
+}
 
-}  // namespace
-
-float Exp(float x) {
+SAMESTEP_INLINE float ExpOnce(float x) {
   if (std::isnan(x)) return x;
   const auto [power, rest] = ReducedExp(Clamped(x, kExpLeast, kExpLargest));
   return static_cast<float>(power * (1 + rest));
 }
 
-float ExpZ(float x) { return x < kExpZLeast ? 0.0f : Exp(x); }
-
-float Exp2(float x) {
+SAMESTEP_INLINE float Exp2Once(float x) {
   if (std::isnan(x)) return x;
   const double clamped = Clamped(x, kExp2Least, kExp2Largest);
   const double rounded = clamped + kRounder;
@@ -70,7 +99,7 @@ float Exp2(float x) {
 
 // x = 2^k * m with m from sqrt(1/2) to sqrt(2). With f = m - 1 and s = f / (2 + f), log(m) is
 // f - s * (f - R), where R is what the series of log((1+s)/(1-s)) / s has beyond 2.
-float Log(float x) {
+SAMESTEP_INLINE float LogOnce(float x) {
   if (std::isnan(x) || x == std::numeric_limits<float>::infinity()) return x;
   if (x == 0) return -std::numeric_limits<float>::infinity();
   if (x < 0) return std::numeric_limits<float>::quiet_NaN();
@@ -85,7 +114,7 @@ float Log(float x) {
   return static_cast<float>(std::fma(k, kLn2High, std::fma(k, kLn2Low, log_m)));
 }
 
-float Tanh(float x) {
+SAMESTEP_INLINE float TanhOnce(float x) {
   if (std::isnan(x)) return x;
   const double magnitude = Clamped(std::fabs(x), 0, kTanhLargest);
   const double e = Expm1(magnitude + magnitude);
@@ -94,12 +123,22 @@ float Tanh(float x) {
 
 // erf(x) = 1 - exp(-q(x)) with a polynomial for q: relatively accurate near 0, and where erf is near 1 the
 // polynomial may be coarse.
-float Erf(float x) {
+SAMESTEP_INLINE float ErfOnce(float x) {
   if (std::isnan(x)) return x;
   const double magnitude = Clamped(std::fabs(x), 0, kErfLargest);
   const double minus_q = -magnitude * Polynomial(kErf, magnitude);
   return std::copysign(static_cast<float>(-Expm1(minus_q)), x);
 }
+
+}  // namespace
+
+float Exp(float x) { return Run<ExpOnce>(x); }
+float Exp2(float x) { return Run<Exp2Once>(x); }
+float Log(float x) { return Run<LogOnce>(x); }
+float Tanh(float x) { return Run<TanhOnce>(x); }
+float Erf(float x) { return Run<ErfOnce>(x); }
+
+float ExpZ(float x) { return x < kExpZLeast ? 0.0f : Exp(x); }
 
 float Sigmoid(float x) { return 1 / (1 + Exp(-x)); }
 

@@ -30,6 +30,26 @@ class ExactSum {
   double Round() const;
   bool IsFinite() const { return !positive_infinity_ && !negative_infinity_ && !nan_; }
 
+  // The sum as integers, for a tensor or a message: the same for the same value, however it came about. Zeros
+  // are the sum without terms.
+  static constexpr int kStateWords = 11;
+  std::array<int64_t, kStateWords> State() const {
+    std::array<int64_t, kStateWords> state = {};
+    if (IsFinite()) {
+      for (int i = 0; i < kWords; ++i) state[i] = static_cast<int64_t>(words_[i]);
+    }
+    state[kWords] = (positive_infinity_ ? 1 : 0) | (negative_infinity_ ? 2 : 0) | (nan_ ? 4 : 0);
+    return state;
+  }
+  static ExactSum FromState(std::span<const int64_t, kStateWords> state) {
+    ExactSum sum;
+    for (int i = 0; i < kWords; ++i) sum.words_[i] = static_cast<uint64_t>(state[i]);
+    sum.positive_infinity_ = (state[kWords] & 1) != 0;
+    sum.negative_infinity_ = (state[kWords] & 2) != 0;
+    sum.nan_ = (state[kWords] & 4) != 0;
+    return sum;
+  }
+
   // The same exact value (and the same kinds of non-finite terms), however it came about.
   friend bool operator==(const ExactSum& a, const ExactSum& b);
 

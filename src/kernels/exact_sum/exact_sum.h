@@ -19,6 +19,8 @@ namespace samestep {
 extern const Kernel& kExactSumValues;
 extern const Kernel& kExactSumSquares;
 
+inline constexpr int64_t kExactSumWords = 11;  // ExactSum::kStateWords
+
 void ExactSumOf(const TensorView& src, const TensorView& state, bool squares, bool accumulate);
 double RoundExactSum(const TensorView& state);
 

@@ -32,7 +32,8 @@ struct LinearFanIn {
 
 // diff_src[rows, inputs] from one to three linears in their forward order. Tensor lane t covers outputs
 // [t * size, (t + 1) * size) of each, where size is `lane_size` if that is not 0 (the padded vocabulary: the
-// last lanes may be shorter or empty), else outputs / tensor_lanes. A lane's sum continues through the linears.
+// last lanes may be shorter or empty), else outputs / tensor_lanes. A lane's sum continues through the
+// linears.
 void LinearBackwardData(std::span<const LinearFanIn> fan_in, const TensorView& diff_src, int tensor_lanes,
                         int64_t lane_size = 0);
 

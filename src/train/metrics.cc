@@ -15,7 +15,10 @@ std::string Json(std::string_view text) {
 
 template <typename Float>
 std::string Shortest(Float value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+  if (!std::isfinite(value)) return "null";
+  const std::string text = fmt::format("{}", value);
+  const bool integer = text.find_first_of(".e") == std::string::npos;
+  return integer ? text + ".0" : text;  // a real for every reader, and -0.0 keeps its sign
 }
 
 // The whole lines up to `last_step`.

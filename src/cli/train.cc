@@ -1,0 +1,154 @@
+// samestep train: a recipe in, a run folder out.
+#include <signal.h>
+#include <unistd.h>
+
+#include <bit>
+#include <memory>
+
+#include "base/parallel_for.h"
+#include "base/progress.h"
+#include "cli/command.h"
+#include "numerics/simd_target.h"
+#include "train/run.h"
+
+namespace samestep {
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+
+void RequestStop(int) { stop_requested = 1; }
+
+void CatchStopSignals() {
+  struct sigaction action = {};
+  action.sa_handler = RequestStop;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends the program at once
+  for (int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+}
+
+std::string HexOf(double value) { return fmt::format("{:016x}", std::bit_cast<uint64_t>(value)); }
+
+struct TrainArguments {
+  std::string recipe, run, from, simd;
+  std::vector<std::string> set;
+  int threads = 0;
+  int64_t micro_batch = 0;
+  uint64_t hostile = 0;
+  bool resume = false, poison = false, no_tensorboard = false;
+};
+
+class Console : public RunReporter {
+ public:
+  Console(const Output& out, const Recipe& recipe)
+      : out_(out), recipe_(recipe), progress_("training", recipe.train.steps) {}
+
+  void OnStart(const Trainer& trainer, int64_t resumed_at) override {
+    const auto& parameters = const_cast<Trainer&>(trainer).model().parameters();
+    out_.Line(fmt::format("{} parameters, {} samples of {} tokens a step, {} steps, {} thread{}",
+                          parameters.elements(), recipe_.train.global_batch, recipe_.model.sequence,
+                          recipe_.train.steps, ThreadCount(), ThreadCount() == 1 ? "" : "s"));
+    if (resumed_at > 0) out_.Line(fmt::format("resumed after step {}", resumed_at));
+    progress_.Update(resumed_at);
+  }
+  void OnStep(const StepReport& r, double tokens_per_second) override {
+    const std::string speed = fmt::format("{:.0f} tokens/s", tokens_per_second);
+    progress_.Update(r.step, fmt::format("step {}  loss {:.6f}  {}", r.step, r.loss, speed));
+    const bool due = r.step == 1 || r.step == recipe_.train.steps || r.step % recipe_.train.log_every == 0;
+    if (!due) return;
+    progress_.Clear();
+    const double left = progress_.SecondsLeft();
+    out_.Line(fmt::format("step {:>6}  loss {:.6f} ({})  norm {:.4f}  {}{}", r.step, r.loss, HexOf(r.loss),
+                          r.norm, speed, left < 0 ? "" : "  " + FormatDuration(left) + " left"));
+  }
+  void OnEvaluation(int64_t step, double loss, const Digest& digest) override {
+    progress_.Clear();
+    out_.Line(fmt::format("step {:>6}  held-out loss {:.6f} ({})  digest {}", step, loss, HexOf(loss),
+                          digest.hex()));
+  }
+  void OnWarning(const std::string& text) override {
+    progress_.Clear();
+    out_.Warning(text);
+  }
+
+ private:
+  const Output& out_;
+  const Recipe& recipe_;
+  Progress progress_;
+};
+
+Result<Recipe> RecipeOf(const TrainArguments& a) {
+  std::vector<std::string> overrides = a.set;
+  if (a.micro_batch > 0) overrides.push_back(fmt::format("train.micro_batch={}", a.micro_batch));
+  const std::string path = a.recipe.empty() ? RecipeFile(a.run) : a.recipe;
+  return LoadRecipe(path, overrides);
+}
+
+int RunTrain(const TrainArguments& a, const Output& out) {
+  if (a.recipe.empty() && !a.resume) {
+    return out.Error(
+        UsageError("no recipe: name one (samestep train RECIPE --run FOLDER), or --resume a run"));
+  }
+  if (!a.simd.empty()) {
+    if (const Status status = ForceSimdTarget(a.simd); !status.ok()) return out.Error(status);
+  }
+  const Result<Recipe> recipe = RecipeOf(a);
+  if (!recipe.ok()) return out.Error(recipe.status());
+  SetSchedule({a.threads, a.hostile});
+  SetPoisonEmptyTensors(a.poison);
+  CatchStopSignals();
+
+  RunOptions options;
+  options.recipe = *recipe;
+  options.folder = a.run;
+  options.resume = a.resume;
+  options.from = a.from;
+  options.tensorboard = !a.no_tensorboard;
+  options.stop = &stop_requested;
+  Console console(out, *recipe);
+  const Result<RunResult> result = RunTraining(options, console);
+  if (!result.ok()) return out.Error(result.status());
+  nlohmann::ordered_json object;
+  object["run"] = a.run;
+  object["step"] = result->step;
+  object["steps"] = recipe->train.steps;
+  object["stopped"] = result->stopped;
+  object["resumed_at"] = result->resumed_at;
+  object["loss"] = result->loss;
+  object["loss_hex"] = HexOf(result->loss);
+  object["digest"] = result->digest.hex();
+  object["recipe_digest"] = RecipeDigest(*recipe).hex();
+  out.Result(object,
+             fmt::format("{}trajectory digest after step {}: {}",
+                         result->stopped ? "stopped by a signal, saved; continue with --resume\n" : "",
+                         result->step, result->digest.hex()));
+  return 0;
+}
+
+const bool registered =
+    RegisterCommand("train", "Train a model: a recipe in, a run folder out", [](CLI::App& app) {
+      auto a = std::make_shared<TrainArguments>();
+      app.add_option("RECIPE", a->recipe, "Recipe (TOML); with --resume, by default that of the run folder");
+      app.add_option("--run", a->run, "Folder of the run: checkpoints, metrics, recipe")->required();
+      app.add_option("--set", a->set, "Override a field: --set train.steps=20 (repeatable)")
+          ->allow_extra_args(false);
+      app.add_flag("--resume", a->resume, "Continue the run in the folder from its newest checkpoint");
+      app.add_option("--from", a->from, "Continue from this checkpoint folder instead of the newest");
+      app.add_option("--threads", a->threads, "Threads (default: one for each core); changes no bit")
+          ->check(CLI::Range(1, 1024));
+      app.add_option("--micro-batch", a->micro_batch,
+                     "Samples that go through the model together; changes no bit")
+          ->check(CLI::PositiveNumber);
+      app.add_option("--simd", a->simd, "Instruction set, e.g. avx2 (default: the best); changes no bit");
+      app.add_option("--hostile", a->hostile,
+                     "Permute and delay the tasks of all kernels by this seed; changes no bit");
+      app.add_flag("--poison", a->poison,
+                   "Fill new memory with NaN, so that a read of unwritten memory shows");
+      app.add_flag("--no-tensorboard", a->no_tensorboard, "Write no TensorBoard events");
+      app.footer(
+          "Example:\n  samestep train examples/quickstart.toml --run runs/a --threads 2\n"
+          "  samestep train --run runs/a --resume\n"
+          "SIGTERM and SIGINT save a checkpoint after the current step and exit with 0.");
+      return [a](const Output& out) { return RunTrain(*a, out); };
+    });
+
+}  // namespace
+}  // namespace samestep

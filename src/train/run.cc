@@ -1,0 +1,186 @@
+#include "train/run.h"
+
+#include <chrono>
+#include <optional>
+
+#include "base/files.h"
+#include "data/sample_source.h"
+#include "train/from_recipe.h"
+#include "train/metrics.h"
+#include "train/recorder.h"
+#include "train/state.h"
+#include "train/tensorboard.h"
+
+namespace samestep {
+namespace {
+
+TokenReader ReaderOf(const SampleSource& source) {
+  return [&source](int64_t sample, std::span<int32_t> tokens) { return source.Read(sample, tokens); };
+}
+
+// Everything of a run that lives as long as its loop.
+class Run {
+ public:
+  Run(const RunOptions& options, RunReporter& reporter) : options_(options), reporter_(reporter) {}
+
+  Result<RunResult> Execute() {
+    SAMESTEP_RETURN_IF_ERROR(TakeFolder());
+    SAMESTEP_RETURN_IF_ERROR(OpenData());
+    SAMESTEP_RETURN_IF_ERROR(MakeTrainer());
+    SAMESTEP_RETURN_IF_ERROR(OpenOutputs());
+    reporter_.OnStart(*trainer_, result_.resumed_at);
+    const Status status = Loop();
+    const Status finished = recorder_.Finish();
+    if (!status.ok()) return status;
+    if (!finished.ok()) return finished;
+    return result_;
+  }
+
+ private:
+  Status TakeFolder() {
+    SAMESTEP_RETURN_IF_ERROR(MakeFolders(options_.folder));
+    SAMESTEP_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(options_.folder));
+    lock_.emplace(std::move(lock));
+    if (!options_.resume && FileExists(RecipeFile(options_.folder))) {
+      return ConflictError("{} holds a run already; continue it with --resume, or name another folder",
+                           options_.folder);
+    }
+    return {};
+  }
+
+  Status OpenData() {
+    SAMESTEP_ASSIGN_OR_RETURN(SampleSource training, SampleSource::Open(TrainingDataOf(options_.recipe)));
+    training_.emplace(std::move(training));
+    if (options_.recipe.train.evaluate_every > 0) {
+      SAMESTEP_ASSIGN_OR_RETURN(SampleSource validation,
+                                SampleSource::Open(ValidationDataOf(options_.recipe)));
+      validation_.emplace(std::move(validation));
+    }
+    return {};
+  }
+
+  Status MakeTrainer() {
+    identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
+                 training_->Digest().hex()};
+    trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
+    const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();
+    if (!collisions.empty()) {
+      return UsageError("the random streams of {} collide; change model.layers by one", collisions.front());
+    }
+    SAMESTEP_ASSIGN_OR_RETURN(const std::string checkpoint, CheckpointToResume());
+    if (checkpoint.empty()) {
+      trainer_->Initialize();
+    } else {
+      SAMESTEP_RETURN_IF_ERROR(LoadState(checkpoint, *trainer_, identity_));
+    }
+    result_.resumed_at = trainer_->position().step;
+    result_.step = trainer_->position().step;
+    result_.digest = trainer_->position().digest;
+    return {};
+  }
+
+  // Empty: begin at step 0. A run that was killed before its first checkpoint resumes there too.
+  Result<std::string> CheckpointToResume() const {
+    if (!options_.from.empty()) return options_.from;
+    if (!options_.resume) return std::string();
+    SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
+                              ListCheckpoints(CheckpointsFolder(options_.folder)));
+    return folders.empty() ? std::string() : folders.back();
+  }
+
+  Status OpenOutputs() {
+    SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(RecipeFile(options_.folder), identity_.recipe));
+    SAMESTEP_ASSIGN_OR_RETURN(
+        MetricsWriter metrics,
+        MetricsWriter::Open(JoinPath(options_.folder, "metrics.jsonl"), result_.resumed_at));
+    metrics_.emplace(std::move(metrics));
+    if (options_.tensorboard) {
+      const std::string folder = JoinPath(options_.folder, "tensorboard");
+      SAMESTEP_RETURN_IF_ERROR(MakeFolders(folder));
+      SAMESTEP_ASSIGN_OR_RETURN(EventWriter events,
+                                EventWriter::Open(folder, SystemClock(), result_.resumed_at));
+      events_.emplace(std::move(events));
+    }
+    return recorder_.Start(options_.recipe, identity_.recipe_digest, result_.resumed_at);
+  }
+
+  Status Loop() {
+    const TrainRecipe& train = options_.recipe.train;
+    while (result_.step < train.steps) {
+      const auto begin = std::chrono::steady_clock::now();
+      SAMESTEP_ASSIGN_OR_RETURN(const StepReport report, trainer_->Step());
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      result_.step = report.step;
+      result_.digest = report.digest;
+      result_.loss = report.loss;
+      const bool last = report.step == train.steps;
+      result_.stopped = !last && options_.stop != nullptr && *options_.stop != 0;
+      SAMESTEP_RETURN_IF_ERROR(recorder_.status());
+      reporter_.OnStep(report,
+                       static_cast<double>(train.global_batch * options_.recipe.model.sequence) / seconds);
+      SAMESTEP_RETURN_IF_ERROR(WriteMetrics(report, last));
+      const bool due = train.checkpoint_every > 0 && report.step % train.checkpoint_every == 0;
+      if (due || last || result_.stopped) SAMESTEP_RETURN_IF_ERROR(Checkpoint());
+      if (result_.stopped) break;
+    }
+    return {};
+  }
+
+  Status WriteMetrics(const StepReport& report, bool last) {
+    MetricsLine line(report.step);
+    line.Integer("consumed_samples", report.consumed_samples)
+        .Real("loss", report.loss)
+        .Real("norm", report.norm)
+        .Real("learning_rate", report.learning_rate)
+        .Text("digest", report.digest.hex());
+    const TrainRecipe& train = options_.recipe.train;
+    const bool evaluate = train.evaluate_every > 0 && (last || report.step % train.evaluate_every == 0);
+    if (evaluate) {
+      SAMESTEP_ASSIGN_OR_RETURN(result_.evaluation,
+                                trainer_->Evaluate(ReaderOf(*validation_), train.evaluate_samples));
+      line.Real("evaluation_loss", result_.evaluation);
+      reporter_.OnEvaluation(report.step, result_.evaluation, report.digest);
+    }
+    SAMESTEP_RETURN_IF_ERROR(metrics_->Write(line));
+    if (!events_) return {};
+    SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/loss", report.loss));
+    SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/gradient_norm", report.norm));
+    SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/learning_rate", report.learning_rate));
+    if (evaluate)
+      SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "validation/loss", result_.evaluation));
+    return {};
+  }
+
+  // Metrics first: whoever resumes here continues them.
+  Status Checkpoint() {
+    SAMESTEP_RETURN_IF_ERROR(metrics_->Flush());
+    if (events_) SAMESTEP_RETURN_IF_ERROR(events_->Flush());
+    const std::string root = CheckpointsFolder(options_.folder);
+    SAMESTEP_RETURN_IF_ERROR(SaveState(root, *trainer_, identity_));
+    SAMESTEP_RETURN_IF_ERROR(KeepCheckpoints(root, options_.recipe.train.keep_checkpoints));
+    reporter_.OnCheckpoint(result_.step, root);
+    return {};
+  }
+
+  const RunOptions& options_;
+  RunReporter& reporter_;
+  std::optional<FolderLock> lock_;
+  std::optional<SampleSource> training_, validation_;
+  RunIdentity identity_;
+  std::optional<Trainer> trainer_;
+  std::optional<MetricsWriter> metrics_;
+  std::optional<EventWriter> events_;
+  RunRecorder recorder_;
+  RunResult result_;
+};
+
+}  // namespace
+
+std::string CheckpointsFolder(const std::string& run_folder) { return JoinPath(run_folder, "checkpoints"); }
+std::string RecipeFile(const std::string& run_folder) { return JoinPath(run_folder, "recipe.toml"); }
+
+Result<RunResult> RunTraining(const RunOptions& options, RunReporter& reporter) {
+  return Run(options, reporter).Execute();
+}
+
+}  // namespace samestep

@@ -234,7 +234,7 @@ Result<Manifest> ReadManifest(const std::string& folder) {
 }
 
 Status LoadTensors(const std::string& folder, const Manifest& manifest,
-                   const std::vector<StateTensor>& tensors) {
+                   const std::vector<StateTensor>& tensors, Coverage coverage) {
   std::set<std::string> wanted;
   std::map<std::string, SafetensorsFile> files;
   for (const StateTensor& t : tensors) {

@@ -60,9 +60,10 @@ Result<std::string> LatestCheckpoint(const std::string& root);
 Status KeepCheckpoints(const std::string& root, int64_t count);
 
 Result<Manifest> ReadManifest(const std::string& folder);
-// Every tensor must be in the manifest and the other way round, with its shape; every fingerprint is
-// verified.
-Status LoadTensors(const std::string& folder, const Manifest& manifest,
-                   const std::vector<StateTensor>& tensors);
+// Every tensor must be in the manifest with its shape, and, to continue a run, the other way round (kAll). Every
+// fingerprint is verified.
+enum class Coverage { kAll, kGiven };
+Status LoadTensors(const std::string& folder, const Manifest& manifest, const std::vector<StateTensor>& tensors,
+                   Coverage coverage = Coverage::kAll);
 
 }  // namespace samestep

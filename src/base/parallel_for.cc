@@ -6,6 +6,7 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
 #include <chrono>
 #include <memory>
@@ -49,17 +50,41 @@ void RunTask(const std::function<void(int64_t)>& task, int64_t index) {
   in_task = outer;
 }
 
+// Calls body(begin, end) for ranges that make up [0, count), on the threads of the schedule.
+#if defined(__SANITIZE_THREAD__)
+// oneTBB's library is built without the thread sanitizer, which would take each task that it hands over for a
+// race. With plain threads, ordered by nothing but their start and end, it sees the races between tasks.
+template <typename Body, typename Partitioner>
+void Distribute(int64_t count, const Body& body, const Partitioner&) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&] {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) body(i, i + 1);
+  };
+  std::vector<std::jthread> threads;
+  for (int64_t i = 1; i < std::min<int64_t>(count, ThePool().schedule.threads); ++i)
+    threads.emplace_back(work);
+  work();
+}
+#else
+template <typename Body, typename Partitioner>
+void Distribute(int64_t count, const Body& body, const Partitioner& partitioner) {
+  tbb::parallel_for(
+      tbb::blocked_range<int64_t>(0, count),
+      [&](const tbb::blocked_range<int64_t>& range) { body(range.begin(), range.end()); }, partitioner);
+}
+#endif
+
 void RunHostile(int64_t count, const std::function<void(int64_t)>& task, uint64_t seed) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   for (int64_t i = count - 1; i > 0; --i) {
     std::swap(order[i], order[Mix(seed + static_cast<uint64_t>(i)) % static_cast<uint64_t>(i + 1)]);
   }
-  tbb::parallel_for(
-      tbb::blocked_range<int64_t>(0, count, 1),
-      [&](const tbb::blocked_range<int64_t>& range) {
+  Distribute(
+      count,
+      [&](int64_t begin, int64_t end) {
         CheckFloatingPointMode();
-        for (int64_t i = range.begin(); i < range.end(); ++i) {
+        for (int64_t i = begin; i < end; ++i) {
           const uint64_t r = Mix(seed ^ Mix(static_cast<uint64_t>(i)));
           if (r % 8 == 0) std::this_thread::yield();
           if (r % 256 == 1) std::this_thread::sleep_for(std::chrono::microseconds(r >> 8 & 127));
@@ -108,10 +133,13 @@ void ParallelFor(int64_t count, const std::function<void(int64_t)>& task) {
       RunHostile(count, task, Mix(pool.schedule.hostile_seed + pool.calls++));
       return;
     }
-    tbb::parallel_for(tbb::blocked_range<int64_t>(0, count), [&](const tbb::blocked_range<int64_t>& range) {
-      CheckFloatingPointMode();
-      for (int64_t i = range.begin(); i < range.end(); ++i) RunTask(task, i);
-    });
+    Distribute(
+        count,
+        [&](int64_t begin, int64_t end) {
+          CheckFloatingPointMode();
+          for (int64_t i = begin; i < end; ++i) RunTask(task, i);
+        },
+        tbb::auto_partitioner());
   });
 }
 

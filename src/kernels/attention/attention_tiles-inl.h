@@ -41,11 +41,38 @@ inline void PackRows(HeadRows x, int64_t first, int64_t count, int64_t features,
   }
 }
 
+// Four rows as four columns, four features at a time; returns how many features are done.
+HWY_INLINE int64_t PackFourColumns(const float* const (&rows)[4], int64_t features, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)rows, (void)features, (void)out;
+  return 0;
+#else
+  int64_t c = 0;
+  const hn::CappedTag<float, 4> d;
+  for (; c + 4 <= features; c += 4) {
+    const auto r0 = hn::LoadU(d, rows[0] + c), r1 = hn::LoadU(d, rows[1] + c);
+    const auto r2 = hn::LoadU(d, rows[2] + c), r3 = hn::LoadU(d, rows[3] + c);
+    const auto low01 = hn::InterleaveLower(d, r0, r1), low23 = hn::InterleaveLower(d, r2, r3);
+    const auto high01 = hn::InterleaveUpper(d, r0, r1), high23 = hn::InterleaveUpper(d, r2, r3);
+    hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, out + c * kTile);
+    hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, out + (c + 1) * kTile);
+    hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, out + (c + 2) * kTile);
+    hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, out + (c + 3) * kTile);
+  }
+  return c;
+#endif
+}
+
 // The same rows as columns, [features][64], zeros behind the last.
-inline void PackColumns(HeadRows x, int64_t first, int64_t count, int64_t features, float* out) {
-  for (int64_t column = 0; column < count; ++column) {
-    const float* row = x[first + column];
-    for (int64_t c = 0; c < features; ++c) out[c * kTile + column] = row[c];
+HWY_INLINE void PackColumns(HeadRows x, int64_t first, int64_t count, int64_t features, float* out) {
+  for (int64_t column = 0; column < count; column += 4) {
+    const int64_t columns = std::min<int64_t>(4, count - column);
+    const float* rows[4];
+    for (int64_t i = 0; i < 4; ++i) rows[i] = x[first + column + std::min(i, columns - 1)];
+    int64_t c = columns == 4 ? PackFourColumns(rows, features, out + column) : 0;
+    for (; c < features; ++c) {
+      for (int64_t i = 0; i < columns; ++i) out[c * kTile + column + i] = rows[i][c];
+    }
   }
   for (int64_t c = 0; c < features && count < kTile; ++c) {
     std::fill(out + c * kTile + count, out + (c + 1) * kTile, 0.0f);
@@ -87,6 +114,30 @@ HWY_INLINE float MaxOfRow(const float* z, int64_t count) {
   return result;
 }
 
+// Adds the lanes of a vector: i with i + half, then again.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE float FoldLanes(D d, V v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return FoldLanes(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+#endif
+  (void)d;
+  return hn::GetLane(v);
+}
+
+// Sixteen stripes in one or several vectors: s with s+8, then +4, +2, +1.
+template <int64_t kVectors>
+HWY_INLINE float FoldSums(Vector (&sums)[kVectors]) {
+#pragma GCC unroll 4
+  for (int64_t half = kVectors / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int64_t v = 0; v < half; ++v) sums[v] = hn::Add(sums[v], sums[v + half]);
+  }
+  return FoldLanes(Tag(), sums[0]);
+}
+
 // Running maximum, sum and the factor by which a tile's rows rescale what came before.
 struct RowState {
   float *max, *sum, *factor;  // [64] each
@@ -109,7 +160,6 @@ HWY_INLINE void SoftmaxOfTile(const Tile& tile, bool first, float* z, const RowS
     hn::StoreU(CrExpZ(d, hn::Load(d, step + r)), d, state.factor + r);
   }
   constexpr int64_t kVectors = kStripes / kVectorLanes;
-  HWY_ALIGN float stripes[kStripes];
   for (int64_t r = 0; r < tile.queries; ++r) {
     float* row = z + r * kTile;
     const Vector max = hn::Set(d, state.max[r]);
@@ -126,9 +176,7 @@ HWY_INLINE void SoftmaxOfTile(const Tile& tile, bool first, float* z, const RowS
         sums[v] = hn::Add(sums[v], p);
       }
     }
-#pragma GCC unroll 16
-    for (int64_t v = 0; v < kVectors; ++v) hn::Store(sums[v], d, stripes + v * kVectorLanes);
-    const float sum = FoldStripes(stripes);
+    const float sum = FoldSums(sums);
     state.sum[r] = first ? sum : std::fma(state.sum[r], state.factor[r], sum);
   }
 }

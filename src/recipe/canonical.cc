@@ -1,0 +1,80 @@
+#include "recipe/schema.h"
+
+namespace samestep {
+namespace {
+
+constexpr std::string_view kNumericsProfile = "fma-1";
+
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      quoted += {'\\', c};
+    else if (byte < 0x20 || byte == 0x7F)
+      quoted += fmt::format("\\u{:04X}", byte);
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string Joined(const std::vector<Decimal>& values, std::string_view separator) {
+  std::string text;
+  for (const Decimal& value : values)
+    text += fmt::format("{}{}", text.empty() ? "" : separator, value.ToString());
+  return text;
+}
+
+// The value of one field as TOML. Reading a slot needs a mutable recipe, so a copy is passed in.
+struct ValueText {
+  Recipe& recipe;
+  bool with_paths;
+
+  std::string operator()(IntegerSlot slot) const { return std::to_string(slot(recipe)); }
+  std::string operator()(DecimalSlot slot) const { return slot(recipe).ToString(); }
+  std::string operator()(BooleanSlot slot) const { return slot(recipe) ? "true" : "false"; }
+  std::string operator()(const PathSlot& slot) const { return Quoted(slot.get(recipe)); }
+  std::string operator()(const ChoiceSlot& slot) const {
+    return Quoted(slot.names[static_cast<size_t>(slot.get(recipe))]);
+  }
+  std::string operator()(SplitSlot) const { return Quoted(Joined(recipe.data.split, ",")); }
+  std::string operator()(SourcesSlot) const {
+    std::string text;
+    for (const DataSource& source : recipe.data.sources) {
+      text += text.empty() ? "" : ", ";
+      text += with_paths
+                  ? fmt::format("{{path = {}, weight = {}}}", Quoted(source.path), source.weight.ToString())
+                  : fmt::format("{{weight = {}}}", source.weight.ToString());
+    }
+    return "[" + text + "]";
+  }
+  std::string operator()(SourceSlot) const { return ""; }  // told by data.sources
+};
+
+std::string Text(Recipe recipe, bool shaping_only) {
+  std::string text;
+  std::string_view table;
+  for (const Field& field : Schema()) {
+    if (std::holds_alternative<SourceSlot>(field.slot)) continue;
+    if (shaping_only && field.shapes == Shapes::kNo) continue;
+    if (field.table != table) {
+      table = field.table;
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", table);
+    }
+    text += fmt::format("{} = {}\n", field.name, std::visit(ValueText{recipe, !shaping_only}, field.slot));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string CanonicalText(const Recipe& recipe) { return Text(recipe, false); }
+
+std::string ShapingText(const Recipe& recipe) {
+  return fmt::format("profile = \"{}\"\n\n{}", kNumericsProfile, Text(recipe, true));
+}
+
+Digest RecipeDigest(const Recipe& recipe) { return DigestOf(ShapingText(recipe)); }
+
+}  // namespace samestep

@@ -31,54 +31,49 @@ HWY_BEFORE_NAMESPACE();
 namespace samestep {
 namespace HWY_NAMESPACE {
 
-// The chains of columns [i, i + kVectors vectors) over a block's rows, into sums[k] + i for each accumulator
-// k.
-template <int kSums, int kVectors, class D, class Step>
-HWY_INLINE void ChainColumns(D d, const TokenBlock& block, int64_t i, float* const (&sums)[kSums],
-                             const Step& step) {
+// Continues the chains sums[k] + i of one vector of columns by rows [row, row + kRows).
+template <int kSums, int kRows, class D, class Step>
+HWY_INLINE void ContinueChains(D d, int64_t row, int64_t i, float* const (&sums)[kSums], const Step& step) {
   namespace hn = hwy::HWY_NAMESPACE;
-  constexpr int64_t kLanes = hn::MaxLanes(D());
-  hn::Vec<D> chains[kVectors][kSums];
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    for (int k = 0; k < kSums; ++k) chains[v][k] = hn::Zero(d);
-  }
-  for (int64_t row = block.row; row < block.row + block.count; ++row) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) step(d, row, i + v * kLanes, chains[v]);
-  }
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    for (int k = 0; k < kSums; ++k) hn::StoreU(chains[v][k], d, sums[k] + i + v * kLanes);
-  }
+  hn::Vec<D> chains[kSums];
+  for (int k = 0; k < kSums; ++k) chains[k] = hn::LoadU(d, sums[k] + i);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) step(d, row + r, i, chains);
+  for (int k = 0; k < kSums; ++k) hn::StoreU(chains[k], d, sums[k] + i);
+}
+
+// The same for columns [begin, end). Rows of memory are read from left to right, several at once.
+template <int kSums, int kRows, class Step>
+HWY_INLINE void ContinueChains(int64_t row, int64_t begin, int64_t end, float* const (&sums)[kSums],
+                               const Step& step) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::ScalableTag<float> d;
+  constexpr int64_t kLanes = hn::MaxLanes(d);
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) ContinueChains<kSums, kRows>(d, row, i, sums, step);
+  for (; i < end; ++i) ContinueChains<kSums, kRows>(hn::CappedTag<float, 1>(), row, i, sums, step);
 }
 
 // step(d, row, i, chains): adds the term of `row` to chains[k] of the columns from i.
 template <int kSums, class Step>
 HWY_INLINE void TokenChains(const TokenSum& order, int64_t rows, int64_t columns,
                             const TensorView (&accumulators)[kSums], const Step& step) {
-  const hwy::HWY_NAMESPACE::ScalableTag<float> d;
-  constexpr int64_t kLanes = hwy::HWY_NAMESPACE::MaxLanes(d);
-  constexpr int kVectors = 4;
   const std::vector<TokenBlock> blocks = TokenBlocks(order, rows);
   const auto block_count = static_cast<int64_t>(blocks.size());
   // A block's chains lie side by side, first all of sum 0.
   std::vector<float> chains(static_cast<size_t>(block_count * kSums * columns));
-  constexpr int64_t kStrip = 128;
+  constexpr int64_t kStrip = 256;
   const int64_t strips = (columns + kStrip - 1) / kStrip;
   ParallelFor(block_count * strips, [&](int64_t task) HWY_ATTR {
-    const int64_t b = task / strips, first = task % strips * kStrip;
-    const int64_t end = std::min(columns, first + kStrip);
+    const int64_t b = task / strips, begin = task % strips * kStrip;
+    const int64_t end = std::min(columns, begin + kStrip);
     float* sums[kSums];
     for (int k = 0; k < kSums; ++k) sums[k] = chains.data() + (b * kSums + k) * columns;
-    int64_t i = first;
-    for (; i + kVectors * kLanes <= end; i += kVectors * kLanes) {
-      ChainColumns<kSums, kVectors>(d, blocks[b], i, sums, step);
-    }
-    for (; i + kLanes <= end; i += kLanes) ChainColumns<kSums, 1>(d, blocks[b], i, sums, step);
-    for (; i < end; ++i) {
-      ChainColumns<kSums, 1>(hwy::HWY_NAMESPACE::CappedTag<float, 1>(), blocks[b], i, sums, step);
-    }
+    constexpr int kRows = 8;
+    const int64_t last = blocks[b].row + blocks[b].count;
+    int64_t row = blocks[b].row;
+    for (; row + kRows <= last; row += kRows) ContinueChains<kSums, kRows>(row, begin, end, sums, step);
+    for (; row < last; ++row) ContinueChains<kSums, 1>(row, begin, end, sums, step);
   });
   for (int64_t b = 0; b < block_count; ++b) {
     for (int k = 0; k < kSums; ++k) {

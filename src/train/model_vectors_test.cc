@@ -187,8 +187,8 @@ std::vector<Variant> Variants() {
   return variants;
 }
 
-INSTANTIATE_TEST_SUITE_P(Oracle, ModelVectors, testing::ValuesIn(Variants()), [](const auto& info) {
-  const Variant& v = info.param;
+INSTANTIATE_TEST_SUITE_P(Oracle, ModelVectors, testing::ValuesIn(Variants()), [](const auto& test) {
+  const Variant& v = test.param;
   return fmt::format("{}_micro{}_{}{}", v.recipe, v.micro_batch, v.reference ? "reference" : "fast",
                      v.recompute ? "_recompute" : "");
 });

@@ -101,7 +101,7 @@ class Run {
                                 EventWriter::Open(folder, SystemClock(), result_.resumed_at));
       events_.emplace(std::move(events));
     }
-    return recorder_.Start(options_.recipe, identity_.recipe_digest, result_.resumed_at);
+    return recorder_.Start(options_.recipe, identity_.recipe_digest);
   }
 
   Status Loop() {

@@ -1,0 +1,26 @@
+#include "train/recorder.h"
+
+#include "base/parallel_for.h"
+#include "numerics/simd_target.h"
+
+namespace samestep {
+
+RunRecorder::~RunRecorder() {
+  if (recorder_ != nullptr) CallContext::Current().RemoveObserver(recorder_.get());
+}
+
+Status RunRecorder::Start(const Recipe& recipe, const std::string& recipe_digest) {
+  TraceHeader header;
+  header.numerics = "fma-1";
+  header.recipe_digest = recipe_digest;
+  header.software = {{"samestep", "0.1.0"}, {"compiler", __VERSION__}};
+  header.environment = {{"threads", std::to_string(ThreadCount())}, {"simd", CurrentSimdTarget()}};
+  header.layout = {{"micro_batch", recipe.train.micro_batch}};
+  SAMESTEP_ASSIGN_OR_RETURN(recorder_, MakeRecorder(header));
+  if (recorder_ != nullptr) CallContext::Current().AddObserver(recorder_.get());
+  return {};
+}
+
+Status RunRecorder::Finish() { return recorder_ == nullptr ? Status() : recorder_->Finish(); }
+
+}  // namespace samestep

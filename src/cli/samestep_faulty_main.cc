@@ -1,0 +1,29 @@
+// samestep-faulty: the same program with one planted fault: `samestep-faulty --fault SPEC train …`. It shows that
+// `samestep diff` finds the kernel. It says what it is on standard error, and is never installed.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cli/command.h"
+#include "faults/fault_injector.h"
+#include "kernels/call.h"
+
+int main(int argc, char** argv) {
+  using namespace samestep;
+  std::vector<char*> rest;
+  std::unique_ptr<FaultInjector> injector;
+  for (int i = 0; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--fault" || i + 1 == argc) {
+      rest.push_back(argv[i]);
+      continue;
+    }
+    Result<FaultSpec> spec = ParseFaultSpec(argv[++i]);
+    if (!spec.ok()) return Output(false).Error(spec.status());
+    injector = std::make_unique<FaultInjector>(*spec);
+    CallContext::Current().interceptor = injector.get();
+  }
+  rest.push_back(nullptr);
+  return CliMain(static_cast<int>(rest.size()) - 1, rest.data());
+}

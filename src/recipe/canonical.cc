@@ -19,10 +19,24 @@ std::string Quoted(std::string_view text) {
   return quoted + '"';
 }
 
+// One text for each value: as people write it where that is short ("0.95", "10000"), else as "1e-8".
+std::string Readable(const Decimal& value) {
+  const std::string text = value.ToString();
+  const size_t e = text.find('e');
+  if (e == std::string::npos || value.IsNegative()) return text;
+  const std::string digits = text.substr(0, e);
+  const int exponent = std::stoi(text.substr(e + 1));
+  const int whole = static_cast<int>(digits.size()) + exponent;  // digits before the point
+  if (exponent >= 0) return exponent <= 6 ? digits + std::string(static_cast<size_t>(exponent), '0') : text;
+  if (whole > 0)
+    return digits.substr(0, static_cast<size_t>(whole)) + "." + digits.substr(static_cast<size_t>(whole));
+  return whole >= -3 ? "0." + std::string(static_cast<size_t>(-whole), '0') + digits : text;
+}
+
 std::string Joined(const std::vector<Decimal>& values, std::string_view separator) {
   std::string text;
   for (const Decimal& value : values)
-    text += fmt::format("{}{}", text.empty() ? "" : separator, value.ToString());
+    text += fmt::format("{}{}", text.empty() ? "" : separator, Readable(value));
   return text;
 }
 
@@ -32,7 +46,7 @@ struct ValueText {
   bool with_paths;
 
   std::string operator()(IntegerSlot slot) const { return std::to_string(slot(recipe)); }
-  std::string operator()(DecimalSlot slot) const { return slot(recipe).ToString(); }
+  std::string operator()(DecimalSlot slot) const { return Readable(slot(recipe)); }
   std::string operator()(BooleanSlot slot) const { return slot(recipe) ? "true" : "false"; }
   std::string operator()(const PathSlot& slot) const { return Quoted(slot.get(recipe)); }
   std::string operator()(const ChoiceSlot& slot) const {
@@ -44,8 +58,8 @@ struct ValueText {
     for (const DataSource& source : recipe.data.sources) {
       text += text.empty() ? "" : ", ";
       text += with_paths
-                  ? fmt::format("{{path = {}, weight = {}}}", Quoted(source.path), source.weight.ToString())
-                  : fmt::format("{{weight = {}}}", source.weight.ToString());
+                  ? fmt::format("{{path = {}, weight = {}}}", Quoted(source.path), Readable(source.weight))
+                  : fmt::format("{{weight = {}}}", Readable(source.weight));
     }
     return "[" + text + "]";
   }

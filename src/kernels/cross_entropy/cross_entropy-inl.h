@@ -83,7 +83,7 @@ HWY_INLINE void CrossEntropyRow(float* z, int32_t target, const CrossEntropyShap
     parts[lane] =
         keep ? SumExponentials<true>(z + begin, count, m) : SumExponentials<false>(z + begin, count, m);
   }
-  const float l = Tree(parts);
+  const float l = shape.lanes == 1 ? parts[0] : Tree(parts);
   *loss = target < 0 ? 0 : (m - chosen) + samestep::Log(l);
   *row_max = m;
   *row_sum = l;

@@ -1,5 +1,5 @@
-// samestep-faulty: the same program with one planted fault: `samestep-faulty --fault SPEC train …`. It shows that
-// `samestep diff` finds the kernel. It says what it is on standard error, and is never installed.
+// samestep-faulty: the same program with one planted fault: `samestep-faulty --fault SPEC train …`. It shows
+// that `samestep diff` finds the kernel. It says what it is on standard error, and is never installed.
 #include <fmt/format.h>
 
 #include <memory>

@@ -31,7 +31,7 @@ struct TrainArguments {
   std::string recipe, run, from, simd;
   std::vector<std::string> set;
   int threads = 0;
-  int64_t micro_batch = 0;
+  int64_t micro_batch = 0, stop_after = 0;
   uint64_t hostile = 0;
   bool resume = false, poison = false, no_tensorboard = false;
 };
@@ -102,6 +102,7 @@ int RunTrain(const TrainArguments& a, const Output& out) {
   options.resume = a.resume;
   options.from = a.from;
   options.tensorboard = !a.no_tensorboard;
+  options.stop_after = a.stop_after;
   options.stop = &stop_requested;
   Console console(out, *recipe);
   const Result<RunResult> result = RunTraining(options, console);
@@ -116,10 +117,9 @@ int RunTrain(const TrainArguments& a, const Output& out) {
   object["loss_hex"] = HexOf(result->loss);
   object["digest"] = result->digest.hex();
   object["recipe_digest"] = RecipeDigest(*recipe).hex();
-  out.Result(object,
-             fmt::format("{}trajectory digest after step {}: {}",
-                         result->stopped ? "stopped by a signal, saved; continue with --resume\n" : "",
-                         result->step, result->digest.hex()));
+  out.Result(object, fmt::format("{}trajectory digest after step {}: {}",
+                                 result->stopped ? "stopped and saved; continue with --resume\n" : "",
+                                 result->step, result->digest.hex()));
   return 0;
 }
 
@@ -132,6 +132,8 @@ const bool registered =
           ->allow_extra_args(false);
       app.add_flag("--resume", a->resume, "Continue the run in the folder from its newest checkpoint");
       app.add_option("--from", a->from, "Continue from this checkpoint folder instead of the newest");
+      app.add_option("--stop-after", a->stop_after, "Save and end after this step; --resume goes on")
+          ->check(CLI::PositiveNumber);
       app.add_option("--threads", a->threads, "Threads (default: one for each core); changes no bit")
           ->check(CLI::Range(1, 1024));
       app.add_option("--micro-batch", a->micro_batch,

@@ -114,7 +114,7 @@ class Run {
       result_.digest = report.digest;
       result_.loss = report.loss;
       const bool last = report.step == train.steps;
-      result_.stopped = !last && options_.stop != nullptr && *options_.stop != 0;
+      result_.stopped = !last && StopAsked();
       SAMESTEP_RETURN_IF_ERROR(recorder_.status());
       reporter_.OnStep(report,
                        static_cast<double>(train.global_batch * options_.recipe.model.sequence) / seconds);
@@ -124,6 +124,11 @@ class Run {
       if (result_.stopped) break;
     }
     return {};
+  }
+
+  bool StopAsked() const {
+    if (options_.stop_after > 0 && result_.step >= options_.stop_after) return true;
+    return options_.stop != nullptr && *options_.stop != 0;
   }
 
   Status WriteMetrics(const StepReport& report, bool last) {

@@ -25,6 +25,7 @@ struct RunOptions {
   bool resume = false;
   std::string from;  // a checkpoint folder to resume from; empty: the newest
   bool tensorboard = true;
+  int64_t stop_after = 0;  // save and return after this step; 0: at the recipe's last
   const volatile std::sig_atomic_t* stop = nullptr;  // becomes 1: save and return after the step
 };
 
@@ -33,7 +34,7 @@ struct RunResult {
   Digest digest;          // of the trajectory
   double loss = 0;        // of the last step done here
   double evaluation = 0;  // of the last evaluation; 0: none
-  bool stopped = false;   // by a signal, before the recipe's last step
+  bool stopped = false;   // by a signal or stop_after, before the recipe's last step
   int64_t resumed_at = 0;
 };
 

@@ -19,9 +19,9 @@ TokenReader ReaderOf(const SampleSource& source) {
 }
 
 // Everything of a run that lives as long as its loop.
-class Run {
+class RunLoop {
  public:
-  Run(const RunOptions& options, RunReporter& reporter) : options_(options), reporter_(reporter) {}
+  RunLoop(const RunOptions& options, RunReporter& reporter) : options_(options), reporter_(reporter) {}
 
   Result<RunResult> Execute() {
     SAMESTEP_RETURN_IF_ERROR(TakeFolder());
@@ -61,7 +61,7 @@ class Run {
 
   Status MakeTrainer() {
     identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
-                 training_->Digest().hex()};
+                 training_->Digest().Hex()};
     trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
     const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();
     if (!collisions.empty()) {
@@ -185,7 +185,7 @@ std::string CheckpointsFolder(const std::string& run_folder) { return JoinPath(r
 std::string RecipeFile(const std::string& run_folder) { return JoinPath(run_folder, "recipe.toml"); }
 
 Result<RunResult> RunTraining(const RunOptions& options, RunReporter& reporter) {
-  return Run(options, reporter).Execute();
+  return RunLoop(options, reporter).Execute();
 }
 
 }  // namespace samestep

@@ -136,6 +136,16 @@ HWY_INLINE V ThroughBinary64(D d, V x, F function) {
   return hn::Combine(d, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
 }
 
+template <class D, size_t kCount, class V = hn::Vec<D>>
+HWY_INLINE V WithExceptions(D d, const Exception (&exceptions)[kCount], V x, V y) {
+  const hn::RebindToUnsigned<D> du;
+  for (const Exception& exception : exceptions) {
+    const V input = hn::BitCast(d, hn::Set(du, exception.input));
+    y = hn::IfThenElse(hn::Eq(x, input), hn::BitCast(d, hn::Set(du, exception.result)), y);
+  }
+  return y;
+}
+
 // NaN where x is, else y. Clamping may have lost it: Min and Max differ between targets there.
 template <class V>
 HWY_INLINE V KeepNaN(V x, V y) {
@@ -186,7 +196,8 @@ HWY_INLINE V CrExp2(D d, V x) {
   namespace ev = elementary_vector;
 #if SAMESTEP_VECTOR_BINARY64
   using namespace samestep::elementary;
-  return ev::KeepNaN(x, ev::ThroughBinary64(d, ev::Clamped(d, x, kExp2Least, kExp2Largest), ev::Exp2()));
+  const V y = ev::ThroughBinary64(d, ev::Clamped(d, x, kExp2Least, kExp2Largest), ev::Exp2());
+  return ev::KeepNaN(x, ev::WithExceptions(d, kExp2Exceptions, x, y));
 #else
   return ev::LaneByLane(d, x, samestep::Exp2);
 #endif
@@ -200,6 +211,7 @@ HWY_INLINE V CrLog(D d, V x) {
   const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
   const V zero = hn::Zero(d);
   V y = ev::ThroughBinary64(d, x, ev::Log());
+  y = ev::WithExceptions(d, samestep::elementary::kLogExceptions, x, y);
   y = hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
   y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), y);
   return hn::IfThenElse(hn::Lt(x, infinity), y, x);  // NaN and infinity stay

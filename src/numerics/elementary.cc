@@ -83,6 +83,14 @@ SAMESTEP_INLINE float Clamped(float x, float least, float largest) {
   return x < least ? least : x > largest ? largest : x;
 }
 
+template <size_t kCount>
+SAMESTEP_INLINE float WithExceptions(const Exception (&exceptions)[kCount], float x, float y) {
+  for (const Exception& exception : exceptions) {
+    if (std::bit_cast<uint32_t>(x) == exception.input) return std::bit_cast<float>(exception.result);
+  }
+  return y;
+}
+
 SAMESTEP_INLINE float ExpOnce(float x) {
   if (std::isnan(x)) return x;
   const auto [power, rest] = ReducedExp(Clamped(x, kExpLeast, kExpLargest));
@@ -94,7 +102,8 @@ SAMESTEP_INLINE float Exp2Once(float x) {
   const double clamped = Clamped(x, kExp2Least, kExp2Largest);
   const double rounded = clamped + kRounder;
   const double r = clamped - (rounded - kRounder);
-  return static_cast<float>(PowerOfTwo(rounded) * std::fma(r, Polynomial(kExp2m1, r), 1.0));
+  const double y = PowerOfTwo(rounded) * std::fma(r, Polynomial(kExp2m1, r), 1.0);
+  return WithExceptions(kExp2Exceptions, x, static_cast<float>(y));
 }
 
 // x = 2^k * m with m from sqrt(1/2) to sqrt(2). With f = m - 1 and s = f / (2 + f), log(m) is
@@ -111,7 +120,8 @@ SAMESTEP_INLINE float LogOnce(float x) {
   const double s = f / (m + 1);
   const double z = s * s;
   const double log_m = std::fma(-s, std::fma(-z, Polynomial(kLog, z), f), f);
-  return static_cast<float>(std::fma(k, kLn2High, std::fma(k, kLn2Low, log_m)));
+  const double y = std::fma(k, kLn2High, std::fma(k, kLn2Low, log_m));
+  return WithExceptions(kLogExceptions, x, static_cast<float>(y));
 }
 
 SAMESTEP_INLINE float TanhOnce(float x) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -20,9 +21,9 @@ namespace samestep {
 
 class ExactSum {
  public:
-  void Add(float value) { Add(std::span<const float>(&value, 1)); }
-  void Add(std::span<const float> values);
-  void AddSquares(std::span<const float> values);
+  void Add(float value) { AddOne(value, false); }
+  void Add(std::span<const float> values) { AddAll(values, false); }
+  void AddSquares(std::span<const float> values) { AddAll(values, true); }
   void Merge(const ExactSum& other);
 
   // The binary64 nearest to the exact sum; +0 for a sum of 0. With an infinity or NaN among the terms, or
@@ -36,14 +37,14 @@ class ExactSum {
   std::array<int64_t, kStateWords> State() const {
     std::array<int64_t, kStateWords> state = {};
     if (IsFinite()) {
-      for (int i = 0; i < kWords; ++i) state[i] = static_cast<int64_t>(words_[i]);
+      for (size_t i = 0; i < kWords; ++i) state[i] = static_cast<int64_t>(words_[i]);
     }
     state[kWords] = (positive_infinity_ ? 1 : 0) | (negative_infinity_ ? 2 : 0) | (nan_ ? 4 : 0);
     return state;
   }
   static ExactSum FromState(std::span<const int64_t, kStateWords> state) {
     ExactSum sum;
-    for (int i = 0; i < kWords; ++i) sum.words_[i] = static_cast<uint64_t>(state[i]);
+    for (size_t i = 0; i < kWords; ++i) sum.words_[i] = static_cast<uint64_t>(state[i]);
     sum.positive_infinity_ = (state[kWords] & 1) != 0;
     sum.negative_infinity_ = (state[kWords] & 2) != 0;
     sum.nan_ = (state[kWords] & 4) != 0;
@@ -51,15 +52,23 @@ class ExactSum {
   }
 
   // The same exact value (and the same kinds of non-finite terms), however it came about.
-  friend bool operator==(const ExactSum& a, const ExactSum& b);
+  friend bool operator==(const ExactSum& a, const ExactSum& b) = default;
 
  private:
-  // Words of a fixed-point number, least significant first: its unit is 2^-298 (the square of the least
-  // subnormal), its range holds 2^63 squares of the largest binary32.
-  static constexpr int kWords = 10;
-  void AddScaled(uint64_t low, uint64_t high, int shift, bool negative);
-  std::array<uint64_t, kWords> words_ = {};  // two's complement
-  bool positive_infinity_ = false, negative_infinity_ = false, nan_ = false;
+  // Words of a fixed-point number, least significant first, in two's complement. Its unit is 2^-298, the
+  // square of the least subnormal; its range holds 2^63 squares of the largest binary32.
+  static constexpr size_t kWords = 10;
+
+  void AddAll(std::span<const float> values, bool square);
+  void AddBlock(std::span<const float> values, bool square);
+  void AddOne(float value, bool square);
+  void AddDouble(double value);  // a multiple of the unit
+  void AddInteger(uint64_t magnitude, int exponent, bool negative);
+
+  std::array<uint64_t, kWords> words_ = {};
+  bool positive_infinity_ = false;
+  bool negative_infinity_ = false;
+  bool nan_ = false;
 };
 
 }  // namespace samestep

@@ -1,13 +1,25 @@
 #include "kernels/exact_sum/exact_sum.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
 #include "kernels/row_tasks.h"
 #include "numerics/exact_sum.h"
+#include "numerics/targets.h"
+//
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/exact_sum/exact_sum-inl.h"
+#include "hwy/foreach_target.h"
+//
+#include "kernels/exact_sum/exact_sum-inl.h"
 
+#if HWY_ONCE
 namespace samestep {
 namespace {
+
+HWY_EXPORT(AddSpanOfValues);
+HWY_EXPORT(AddSpanOfSquares);
 
 static_assert(kExactSumWords == ExactSum::kStateWords);
 
@@ -26,9 +38,9 @@ ExactSum StartOf(const Call& call) {
   return call.Integer("accumulate") != 0 ? ReadState(call.view(1)) : ExactSum();
 }
 
-using AddTerms = void (ExactSum::*)(std::span<const float>);
+using AddFunction = void (ExactSum::*)(std::span<const float>);
 
-template <AddTerms kAdd>
+template <AddFunction kAdd>
 void Reference(const Call& call) {
   const TensorView& src = call.view(0);
   ExactSum sum = StartOf(call);
@@ -38,7 +50,7 @@ void Reference(const Call& call) {
   WriteState(sum, call.view(1));
 }
 
-template <AddTerms kAdd>
+template <bool kSquares>
 void Fast(const Call& call) {
   const TensorView& src = call.view(0);
   const float* x = src.f32();
@@ -54,7 +66,11 @@ void Fast(const Call& call) {
   ParallelFor(tasks, [&](int64_t task) {
     for (int64_t row = task * group; row < std::min(rows, (task + 1) * group); ++row) {
       const int64_t count = std::min(columns, elements - row * columns);
-      (sums[task].*kAdd)({x + row * stride, static_cast<size_t>(count)});
+      if (kSquares) {
+        HWY_DYNAMIC_DISPATCH(AddSpanOfSquares)(x + row * stride, count, &sums[task]);
+      } else {
+        HWY_DYNAMIC_DISPATCH(AddSpanOfValues)(x + row * stride, count, &sums[task]);
+      }
     }
   });
   ExactSum total = StartOf(call);
@@ -96,20 +112,21 @@ const std::vector<ArgumentSpec> kArguments = {{"src", Access::kRead}, {"state", 
 
 }  // namespace
 
-const Kernel& kExactSumValues = RegisterKernel({.name = "exact_sum.values",
-                                                .version = 1,
-                                                .arguments = kArguments,
-                                                .reference = Reference<static_cast<AddTerms>(&ExactSum::Add)>,
-                                                .fast = Fast<static_cast<AddTerms>(&ExactSum::Add)>,
-                                                .problems = Problems,
-                                                .summary = "the exact sum, as integers; no order"});
+const Kernel& kExactSumValues =
+    RegisterKernel({.name = "exact_sum.values",
+                    .version = 1,
+                    .arguments = kArguments,
+                    .reference = Reference<static_cast<AddFunction>(&ExactSum::Add)>,
+                    .fast = Fast<false>,
+                    .problems = Problems,
+                    .summary = "the exact sum, as integers; no order"});
 
 const Kernel& kExactSumSquares =
     RegisterKernel({.name = "exact_sum.squares",
                     .version = 1,
                     .arguments = kArguments,
                     .reference = Reference<&ExactSum::AddSquares>,
-                    .fast = Fast<&ExactSum::AddSquares>,
+                    .fast = Fast<true>,
                     .problems = Problems,
                     .summary = "the exact sum of exact squares, as integers; no order"});
 
@@ -123,3 +140,4 @@ void ExactSumOf(const TensorView& src, const TensorView& state, bool squares, bo
 double RoundExactSum(const TensorView& state) { return ReadState(state).Round(); }
 
 }  // namespace samestep
+#endif  // HWY_ONCE

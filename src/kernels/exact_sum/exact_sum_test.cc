@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/test_tensor.h"
+#include "numerics/simd_target.h"
 
 namespace samestep {
 namespace {
@@ -36,6 +37,31 @@ TEST(ExactSumKernel, PartsInAnyOrderHaveTheStateOfTheWhole) {
     }
     EXPECT_NEAR(RoundExactSum(whole.view()), static_cast<double>(expected), 1e-11);
   }
+}
+
+// How far apart the exponents of a chunk are decides how its terms are split.
+TEST(ExactSumKernel, AnySpreadOfExponents) {
+  for (const std::string& target : AvailableSimdTargets()) {
+    ASSERT_TRUE(ForceSimdTarget(target).ok());
+    for (const int spread : {0, 5, 9, 17, 18, 19, 20, 29, 37, 38, 57, 58, 59, 60, 79, 99, 120, 200, 253}) {
+      Tensor x = Normals({2500}, static_cast<uint64_t>(spread));
+      for (int64_t i = 0; i < x.elements(); ++i) {
+        const auto exponent =
+            static_cast<int>(SplitMix(static_cast<uint64_t>(i)) % static_cast<uint64_t>(spread + 1));
+        x.f32()[i] =
+            std::ldexp(std::copysign(std::fmod(x.f32()[i], 1.0f) / 2 + 1, x.f32()[i]), exponent - 126);
+      }
+      for (const bool squares : {false, true}) {
+        Tensor fast = NewState(), reference = NewState();
+        ExactSumOf(x.view(), fast.view(), squares, false);
+        CallContext::Current().use_reference = true;
+        ExactSumOf(x.view(), reference.view(), squares, false);
+        CallContext::Current().use_reference = false;
+        EXPECT_TRUE(SameBits(fast.view(), reference.view())) << target << " " << spread << " " << squares;
+      }
+    }
+  }
+  ASSERT_TRUE(ForceSimdTarget("best").ok());
 }
 
 TEST(ExactSumKernel, NoTermsIsZero) { EXPECT_EQ(RoundExactSum(NewState().view()), 0); }

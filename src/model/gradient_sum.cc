@@ -26,17 +26,16 @@ TokenSum GradientSum::Order(int64_t tokens, int64_t first_token) const {
 }
 
 TensorView GradientSum::Accumulator() {
-  const int32_t lane = finished_lanes_;
+  Shape shape{token_lanes_};
+  for (int i = 0; i < shape_.rank(); ++i) shape.Append(shape_[i]);
+  Tensor* memory = &token_lane_accumulators_;
   if (token_lanes_ == 1) {
+    memory = &current_;
     if (current_.empty()) current_ = TakeBuffer();
-    return current_.view().AsPartial(lane, lane + 1, data_lanes_);
-  }
-  if (token_lane_accumulators_.empty()) {
-    Shape shape{token_lanes_};
-    for (int i = 0; i < shape_.rank(); ++i) shape.Append(shape_[i]);
+  } else if (token_lane_accumulators_.empty()) {
     token_lane_accumulators_ = Tensor::Empty(shape);
   }
-  return token_lane_accumulators_.view().AsPartial(lane, lane + 1, data_lanes_);
+  return memory->view().Reshaped(shape).AsPartial(finished_lanes_, finished_lanes_ + 1, data_lanes_);
 }
 
 void GradientSum::Advance(const TokenSum& order, int64_t rows) { lanes_set_ = LanesSetAfter(order, rows); }

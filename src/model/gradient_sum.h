@@ -28,7 +28,7 @@ class GradientSum {
 
   void Begin();
   TokenSum Order(int64_t tokens, int64_t first_token) const;
-  // [token_lanes, shape], or just the shape with one token lane; a partial of the current data lane.
+  // [token_lanes, shape]; a partial of the current data lane.
   TensorView Accumulator();
   void Advance(const TokenSum& order, int64_t rows);
   void FinishLane();

@@ -108,6 +108,19 @@ TEST_F(SafetensorsFileTest, RoundTrip) {
   EXPECT_EQ(file->Find("~"), nullptr);
 }
 
+// A file of the format's own package (tests/python/make_safetensors_vector.py) reads, and is what we write.
+TEST_F(SafetensorsFileTest, SameBytesAsTheReferenceWriter) {
+  const std::string reference = SAMESTEP_TEST_DATA "/reference.safetensors";
+  const Result<SafetensorsFile> file = SafetensorsFile::Open(reference);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ASSERT_EQ(file->tensors().size(), 20u);
+  std::vector<SafetensorsOutput> out;
+  for (const SafetensorsTensor& tensor : file->tensors())
+    out.push_back(SafetensorsBytes(tensor.name, tensor.type, tensor.shape, tensor.bytes));
+  ASSERT_TRUE(WriteSafetensors(Path("a"), out, file->metadata()).ok());
+  EXPECT_EQ(ReadFile(Path("a")).value(), ReadFile(reference).value());
+}
+
 TEST_F(SafetensorsFileTest, PiecesAndFailures) {
   const SafetensorsOutput pieces = {"w", SafetensorsType::kU8, {6}, [](const ByteSink& sink) -> Status {
                                       for (const char* piece : {"ab", "", "cdef"})

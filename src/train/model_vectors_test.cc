@@ -90,7 +90,8 @@ class Collector : public CallObserver {
     if (kernel == "linear.forward" && module == "lm_head") return "logits";
     if (kernel.starts_with("cross_entropy") && role == "logits") return "d_logits";
     if (kernel == "embedding.forward") return "embedding";
-    if ((module == "model.norm" || module == "transformer.ln_f") && role == "dst") return "final_norm";
+    const bool final_norm = module == "model.norm" || module == "transformer.ln_f";
+    if (final_norm) return kernel.ends_with("norm.forward") && role == "dst" ? "final_norm" : "";
     const size_t at = module.find_first_of("0123456789");
     if (at == std::string::npos) return "";
     const std::string index = module.substr(at, module.find('.', at) - at);
@@ -110,7 +111,6 @@ class Collector : public CallObserver {
     if (kernel == "attention.backward" && role == "diff_v") return "d_" + block + ".v";
     if ((kernel == "swiglu.forward" || kernel == "gelu_tanh.forward") && role == "dst")
       return block + ".activation";
-    if (kernel == "linear.backward_data" && rest == "mlp" && role == "diff_src") return "";
     return "";
   }
 };

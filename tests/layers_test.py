@@ -11,7 +11,8 @@ with these exceptions:
   * folders on one step (optimizer, data, checkpoint, recipe) do not include each other;
   * of kernels, `trace` may include kernels/call.h alone (the interface of an observer of calls), and that
     header includes no other header of kernels: the instrument knows no kernel;
-  * `locate`, `check` and `report` stand on trace and on what is below kernels;
+  * `locate`, `check` and `report` stand on trace and on what is below kernels, and link trace_format alone,
+    the library of trace without the recorder, which links no kernel;
   * `faults` plants faults: it may include everything, and only tests and its own programs include or link it.
 """
 
@@ -39,6 +40,7 @@ STEPS = [
 ]
 INSTRUMENT = ["locate", "check", "report"]
 OBSERVER = "kernels/call.h"
+FAULTY_MAIN = "cli/samestep_faulty_main.cc"
 FAULTY_PROGRAMS = re.compile(r"^(samestep-faulty|zoo.*|.*_test)$")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -90,7 +92,7 @@ def may_include(includer, included):
     if here == there:
         return True
     if there == "faults":
-        return includer.endswith("_test.cc")
+        return includer.endswith("_test.cc") or includer == FAULTY_MAIN
     if here == "trace" and there == "kernels":
         return included == OBSERVER
     return there in ALLOWED[here]
@@ -139,21 +141,32 @@ def include_cycles(src):
     return found
 
 
+def may_link(target, library):
+    """Of libraries: trace_format is all of trace but the recorder, which alone needs kernels."""
+    if target == "trace":
+        return library in ALLOWED["trace"] | {"trace_format"}
+    if target == "trace_format":
+        return library in ALLOWED["trace"] - {"kernels"}
+    if target in INSTRUMENT:
+        return library in ALLOWED[target] - {"trace"} | {"trace_format"}
+    return library in ALLOWED[target] | {"trace_format"}
+
+
 def link_violations(root):
     """The same rule for the libraries that the build files link."""
     found = []
+    libraries = set(ALLOWED) | {"trace_format"}
     build_files = [p for folder in ("src", "tests", "bench", "examples")
                    for p in sorted((root / folder).rglob("CMakeLists.txt"))]
     for path in build_files:
         text = re.sub(r"#[^\n]*", "", path.read_text(encoding="utf-8"))
         for command, arguments in COMMAND.findall(text):
             target, *words = arguments.split()
-            linked = [w for w in words if w in ALLOWED and w != target]
+            linked = [w for w in words if w in libraries and w != target]
             for library in linked:
                 where = f"{path.relative_to(root).as_posix()}: {target}"
-                if command == "samestep_library" and target in ALLOWED:
-                    observer = target == "trace" and library == "kernels"
-                    if not observer and library not in ALLOWED[target]:
+                if command == "samestep_library" and target in libraries:
+                    if not may_link(target, library):
                         found.append(f"{where} may not link {library}")
                 elif library == "faults" and command == "target_link_libraries":
                     if not FAULTY_PROGRAMS.match(target):
@@ -222,14 +235,21 @@ class NegativeControls(unittest.TestCase):
     def test_faults_outside_of_tests_are_found(self):
         self.assertEqual(["cli/a.cc:1: cli may not include faults/plant.h"], self.violations({
             "cli/a.cc": '#include "faults/plant.h"\n', "faults/plant.h": ""}))
+
+    def test_wrong_links_are_found(self):
         root = self.tree({
             "src/cli/CMakeLists.txt": "target_link_libraries(samestep PRIVATE cli faults)\n"
                                       "target_link_libraries(samestep-faulty PRIVATE cli faults)\n",
             "src/base/CMakeLists.txt": "samestep_library(base DEPS fmt::fmt train)  # faults\n"
-                                       "samestep_tests(base DEPS base faults)\n"})
+                                       "samestep_tests(base DEPS base faults)\n",
+            "src/locate/CMakeLists.txt": "samestep_library(locate DEPS trace_format trace)\n",
+            "src/trace/CMakeLists.txt": "samestep_library(trace_format DEPS fingerprint kernels)\n"
+                                        "samestep_library(trace DEPS trace_format kernels)\n"})
         self.assertEqual([
             "src/base/CMakeLists.txt: base may not link train",
             "src/cli/CMakeLists.txt: samestep may not link faults: only tests and samestep-faulty do",
+            "src/locate/CMakeLists.txt: locate may not link trace",
+            "src/trace/CMakeLists.txt: trace_format may not link kernels",
         ], link_violations(root))
 
     def test_strays_and_missing_headers_are_found(self):

@@ -80,7 +80,7 @@ TEST(Fingerprint, VectorsOnEveryTarget) {
       const uint64_t n = v["elements"], bits = v["bits"], seed = v["seed"];
       auto bytes = Sample(n, bits, seed);
       const TensorView view = ViewOf(bytes.data(), {static_cast<int64_t>(n)}, TypeOfBits(bits));
-      EXPECT_EQ(FingerprintOf(view).hex(), v["fingerprint"]) << target << " seed " << seed;
+      EXPECT_EQ(FingerprintOf(view).hex(), v["fingerprint"].get<std::string>()) << target << " seed " << seed;
     }
   }
   ASSERT_TRUE(ForceSimdTarget("best").ok());

@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "recipe/nearest.h"
 #include "recipe/schema.h"
+#include "recipe/stray_text.h"
 #include "recipe/validate.h"
 
 namespace samestep {
@@ -102,6 +103,13 @@ Status ParseDocument(Document& document) {
   document.line_starts = {0};
   for (size_t i = 0; i < document.text.size(); ++i)
     if (document.text[i] == '\n') document.line_starts.push_back(i + 1);
+  if (const std::optional<size_t> stray = StrayNonAscii(document.text)) {
+    toml::source_position at{};
+    at.line = static_cast<toml::source_index>(
+        std::count(document.text.begin(), document.text.begin() + static_cast<ptrdiff_t>(*stray), '\n') + 1);
+    return UsageError("{}: not valid TOML: a character beyond ASCII outside of quotes and comments",
+                      document.Where(at));
+  }
   toml::parse_result result = toml::parse(std::string_view(document.text), std::string_view(document.name));
   if (!result) {
     const toml::parse_error& error = result.error();

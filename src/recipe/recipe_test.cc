@@ -349,6 +349,9 @@ TEST(RecipeTest, HostileText) {
   EXPECT_THAT(Refusal(""), HasSubstr("model.family is missing"));
   EXPECT_THAT(Refusal("\xEF\xBB\xBF[model]\nfamily = 3"),
               HasSubstr("tiny.toml:2: model.family is 3 (an integer)"));
+  EXPECT_THAT(Refusal("[model]\nfamily\xC2\xA0= 3"),
+              HasSubstr("tiny.toml:2: not valid TOML: a character beyond"));
+  EXPECT_THAT(Refusal("\xEF\xBB\xB7"), HasSubstr("tiny.toml:1: not valid TOML: a character beyond ASCII"));
   EXPECT_THAT(Refusal("[model]\r\nfamily = 3\r\n"), HasSubstr("tiny.toml:2: model.family is 3 (an integer)"));
   EXPECT_THAT(Refusal("[model.family.deeper]\n"), HasSubstr("model.family is"));
   EXPECT_THAT(Refusal("[[model]]\n"), HasSubstr("model is a list; expected the table [model]"));

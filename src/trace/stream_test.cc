@@ -59,7 +59,7 @@ TEST(Stream, WhatWasRecordedIsRead) {
   auto segment = rank.Read(2);
   ASSERT_TRUE(segment.ok()) << segment.status().message();
   EXPECT_EQ(segment->key, (SegmentKey{3, false}));
-  ASSERT_EQ(segment->events.size(), 7u);  // tokens, two forward, two backward, update, loss
+  ASSERT_EQ(segment->events.size(), 8u);  // tokens, two forward, two backward, two updates, loss
   EXPECT_EQ(segment->site(0).name, "tokens");
   const Site& scale = segment->site(1);
   EXPECT_EQ(scale.Place(), "forward layers.0 toy.scale");
@@ -74,7 +74,7 @@ TEST(Stream, WhatWasRecordedIsRead) {
   EXPECT_EQ(segment->slot(0, 0), segment->slot(1, 0));
   const uint32_t half = 0x3F000000;
   EXPECT_EQ(segment->value(1, 0), half);
-  EXPECT_EQ(segment->site(6).kind, EventKind::kValue);
+  EXPECT_EQ(segment->site(7).kind, EventKind::kValue);
 }
 
 TEST(Stream, RollUpsAreTheSameAtEveryLevelThatHasCalls) {
@@ -131,7 +131,7 @@ TEST(Stream, LevelsHoldWhatTheySay) {
   EXPECT_EQ(events("iteration"), (Kinds{"tensor", "value"}));
   EXPECT_EQ(events("phase"), (Kinds{"tensor", "phase", "phase", "value", "phase"}));
   EXPECT_EQ(events("module"), (Kinds{"tensor", "module", "module", "module", "module", "value", "module"}));
-  EXPECT_EQ(events("kernel"), (Kinds{"tensor", "call", "call", "call", "call", "call", "value"}));
+  EXPECT_EQ(events("kernel"), (Kinds{"tensor", "call", "call", "call", "call", "call", "call", "value"}));
 }
 
 TEST(Stream, SelectsIterationsAndRanks) {

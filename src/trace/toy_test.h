@@ -165,7 +165,8 @@ struct Program {
       const Fault::Kind kind = fault.iteration == t ? fault.kind : Fault::kNone;
       if (kind == Fault::kState) weights[3] += 0.25f;
       BeginIteration(t);
-      std::vector<float> tokens(kSamples * kColumns), total(kColumns);
+      std::vector<float> tokens(kSamples * kColumns);
+      std::vector<std::vector<float>> totals(static_cast<size_t>(layers), std::vector<float>(kColumns));
       for (size_t i = 0; i < tokens.size(); ++i) {
         tokens[i] = static_cast<float>((static_cast<size_t>(t) * 31 + i * 7) % 17);
       }
@@ -181,10 +182,10 @@ struct Program {
           NoteTensor("tokens", rows(activations[0]));
         }
         Forward(&activations, rows, kind);
-        Backward(&activations, rows, kind, begin == 0, &total);
+        Backward(&activations, rows, kind, begin == 0, &totals);
       }
       context.micro_batch = 0;
-      {
+      for (std::vector<float>& total : totals) {
         ScopedPhase phase(Phase::kOptimizer);
         Call call(AddKernel());
         call.Read(ViewOf(total.data(), {kColumns})).Update(ViewOf(weights.data(), {kColumns}));
@@ -198,7 +199,7 @@ struct Program {
         ScopedPhase phase(Phase::kEvaluate);
         Call call(ScaleKernel());
         call.Read(ViewOf(weights.data(), {kColumns}))
-            .Write(ViewOf(total.data(), {kColumns}))
+            .Write(ViewOf(totals[0].data(), {kColumns}))
             .Set("factor", 2.0f);
         samestep::Run(call);
       }
@@ -228,16 +229,16 @@ struct Program {
   }
   template <typename RowsOf>
   void Backward(std::vector<std::vector<float>>* activations, const RowsOf& rows, Fault::Kind kind, bool set,
-                std::vector<float>* total) {
+                std::vector<std::vector<float>>* totals) {
     ScopedPhase phase(Phase::kBackward);
     for (int i = 0; i < layers; ++i) {
       const int layer = kind == Fault::kOtherOrder ? i : layers - 1 - i;
       ScopedModule module("layers." + std::to_string(layer));
+      std::vector<float>& total = (*totals)[static_cast<size_t>(layer)];
       Call call(RowsKernel());
       call.Read(rows((*activations)[static_cast<size_t>(layer) + 1]));
-      const bool sets = set && i == 0;
-      call.Add(ViewOf(total->data(), {static_cast<int64_t>(total->size())}),
-               sets ? Access::kWrite : Access::kUpdate);
+      call.Add(ViewOf(total.data(), {static_cast<int64_t>(total.size())}),
+               set ? Access::kWrite : Access::kUpdate);
       samestep::Run(call);
     }
   }
@@ -246,8 +247,13 @@ struct Program {
 // Changes layer 1's forward output in one iteration, as a faulty kernel would.
 class BitFlip : public CallInterceptor {
  public:
-  BitFlip(int64_t iteration, std::string module, std::string kernel = "toy.scale")
-      : iteration_(iteration), module_(std::move(module)), kernel_(std::move(kernel)) {
+  BitFlip(int64_t iteration, std::string module, std::string kernel = "toy.scale", int bit = 0,
+          int32_t micro_batch = 0)
+      : iteration_(iteration),
+        module_(std::move(module)),
+        kernel_(std::move(kernel)),
+        bit_(bit),
+        micro_batch_(micro_batch) {
     CallContext::Current().interceptor = this;
   }
   ~BitFlip() override { CallContext::Current().interceptor = nullptr; }
@@ -255,15 +261,18 @@ class BitFlip : public CallInterceptor {
     samestep::Execute(call);
     const CallContext& context = CallContext::Current();
     if (context.iteration != iteration_ || context.module != module_ || call.kernel().name != kernel_) return;
+    if (context.micro_batch != micro_batch_) return;
     uint32_t word;
     std::memcpy(&word, call.view(1).f32() + 9, 4);
-    word ^= 1;
+    word ^= 1u << bit_;
     std::memcpy(call.view(1).f32() + 9, &word, 4);
   }
 
  private:
   int64_t iteration_;
   std::string module_, kernel_;
+  int bit_;
+  int32_t micro_batch_;
 };
 
 }  // namespace samestep::toy

@@ -91,9 +91,8 @@ const Contents::Known* Contents::Find(const TensorView& view) {
   const auto [begin, end] = entries_.equal_range(reinterpret_cast<uint64_t>(view.data));
   for (auto it = begin; it != end; ++it) {
     if (!SameContent(it->second.view, canonical)) continue;
-    if (it->second.sample == Sample(canonical)) return &it->second.known;
-    entries_.erase(it);
-    return nullptr;
+    it->second.known.changed = it->second.sample != Sample(canonical);
+    return &it->second.known;
   }
   return nullptr;
 }

@@ -5,8 +5,7 @@
 //   if (const Known* known = contents.Find(view)) ...
 //
 // A view is found again under any shape that has the same elements at the same place of the logical tensor.
-// Memory that was freed and used again without a kernel's writing is noticed by a sample of its bytes, and by
-// Forget where the program says so.
+// Memory that something else than a kernel wrote is noticed by a sample of its bytes.
 //
 // Determinism: what is found decides which bytes are read again, never what is said of them.
 #pragma once
@@ -26,6 +25,7 @@ class Contents {
   struct Known {
     Fingerprint fingerprint;
     uint64_t slot = 0;
+    bool changed = false;  // a sample of the bytes is not what it was
   };
   const Known* Find(const TensorView& view);
   void Remember(const TensorView& view, const Fingerprint& fingerprint, uint64_t slot);

@@ -166,11 +166,14 @@ class TraceRecorder : public Recorder {
 
   void AddInput(std::string_view role, const TensorView& view) {
     const uint64_t slot = next_slot_ + slots_.size();
-    const Contents::Known* known = contents_.Find(view);
-    const uint64_t distance = known == nullptr ? 0 : slot - known->slot;
-    const bool read = known == nullptr || current_.reread;
-    const Fingerprint fingerprint = read ? FingerprintOf(view) : known->fingerprint;
-    if (known == nullptr) contents_.Remember(view, fingerprint, slot);
+    const Contents::Known* found = contents_.Find(view);
+    const Contents::Known known = found == nullptr ? Contents::Known() : *found;
+    const uint64_t distance = found == nullptr ? 0 : slot - known.slot;
+    // What changed since is stored beside where it came from, so that a comparison can tell.
+    current_.reread = current_.reread || known.changed;
+    const bool read = found == nullptr || current_.reread;
+    const Fingerprint fingerprint = read ? FingerprintOf(view) : known.fingerprint;
+    if (found == nullptr || known.changed) contents_.Remember(view, fingerprint, slot);
     AddTensor(TensorSiteOf(role, false, view), static_cast<uint32_t>(distance), fingerprint, view);
   }
 

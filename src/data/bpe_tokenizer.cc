@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/files.h"
@@ -37,8 +38,9 @@ class AddedTokens {
     tokens_.push_back(std::move(token));
   }
   void Finish() {
-    std::stable_sort(tokens_.begin(), tokens_.end(),
-                     [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+    std::sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) {
+      return std::tie(a.content, a.id) < std::tie(b.content, b.id);
+    });
   }
 
   // Calls text(begin, end) and token(id) for all parts in order.

@@ -212,6 +212,11 @@ Result<MegatronDataset> MegatronDataset::Open(const std::string& prefix) {
     return UsageError("{}: name the data set without .bin or .idx: {}", prefix,
                       prefix.substr(0, prefix.size() - 4));
   }
+  if (!FileExists(prefix + ".idx") && FileExists(prefix + "_text_document.idx")) {
+    return NotFoundError(
+        "{0}.idx: it does not exist, but {0}_text_document.idx does; name the data set {0}_text_document",
+        prefix);
+  }
   if (!FileExists(prefix + ".idx")) {
     return NotFoundError(
         "{}.idx: it does not exist; make a data set with `samestep data pack`, and name it "

@@ -73,14 +73,23 @@ char32_t Compose(char32_t first, char32_t second) {
 
 // Sorts each run of marks by its class, keeping the order of equals.
 void OrderMarks(std::u32string& text) {
-  for (size_t i = 0; i < text.size();) {
-    size_t end = i;
-    while (end < text.size() && CombiningClassOf(text[end]) != 0) ++end;
-    if (end - i > 1) {
-      std::stable_sort(text.begin() + static_cast<ptrdiff_t>(i), text.begin() + static_cast<ptrdiff_t>(end),
-                       [](char32_t a, char32_t b) { return CombiningClassOf(a) < CombiningClassOf(b); });
+  struct Mark {
+    int value;
+    size_t at;
+    char32_t c;
+  };
+  std::vector<Mark> marks;
+  for (size_t i = 0; i < text.size(); ++i) {
+    marks.clear();
+    for (size_t end = i; end < text.size(); ++end) {
+      const int value = CombiningClassOf(text[end]);
+      if (value == 0) break;
+      marks.push_back({value, end, text[end]});
     }
-    i = std::max(end, i + 1);
+    std::sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
+      return a.value != b.value ? a.value < b.value : a.at < b.at;
+    });
+    for (const Mark& mark : marks) text[i++] = mark.c;
   }
 }
 

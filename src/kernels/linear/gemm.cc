@@ -119,31 +119,42 @@ class Pass {
     });
   }
 
+  // Panels of one operand for one step.
+  struct Panels {
+    int64_t first, last;
+    const float* packed;
+    int64_t floats;  // from panel to panel
+  };
+
   void ComputeStripe(size_t begin, size_t end, int64_t first, int64_t last) const {
     thread_local ScratchBuffer buffer;
     float* packed = buffer.Reserve((last - first) * striped_.width * kMaxCount);
     for (size_t s = begin; s < end; ++s) {
       const GemmStep& step = plan_.steps[s];
-      const int64_t panel_floats = striped_.width * step.count;
+      const Panels stripe = {first, last, packed, striped_.width * step.count};
       for (int64_t p = first; p < last; ++p) {
-        PackPanel(kernels_, striped_, step, p, packed + (p - first) * panel_floats);
+        PackPanel(kernels_, striped_, step, p, packed + (p - first) * stripe.floats);
       }
-      for (int64_t q = 0; q < shared_.panels(); ++q) {
-        const float* shared = packed_[s - begin] + q * shared_.width * step.count;
-        for (int64_t p = first; p < last; ++p) {
-          ComputeTile(s, q, shared, p, packed + (p - first) * panel_floats);
-        }
+      const Panels shared = {0, shared_.panels(), packed_[s - begin], shared_.width * step.count};
+      ComputeTiles(s, shared_.is_left ? shared : stripe, shared_.is_left ? stripe : shared);
+    }
+  }
+
+  // Right panels are the larger ones: each should stay in the first cache while left panels pass by.
+  void ComputeTiles(size_t s, const Panels& left, const Panels& right) const {
+    for (int64_t r = right.first; r < right.last; ++r) {
+      for (int64_t l = left.first; l < left.last; ++l) {
+        ComputeTile(s, l, left.packed + (l - left.first) * left.floats, r,
+                    right.packed + (r - right.first) * right.floats);
       }
     }
   }
 
-  void ComputeTile(size_t s, int64_t shared_panel, const float* shared, int64_t striped_panel,
-                   const float* striped) const {
+  void ComputeTile(size_t s, int64_t left_panel, const float* left_packed, int64_t right_panel,
+                   const float* right_packed) const {
     const GemmStep& step = plan_.steps[s];
     const Side& left = shared_.is_left ? shared_ : striped_;
     const Side& right = shared_.is_left ? striped_ : shared_;
-    const int64_t left_panel = shared_.is_left ? shared_panel : striped_panel;
-    const int64_t right_panel = shared_.is_left ? striped_panel : shared_panel;
     const int64_t row = left.first + left_panel * left.width, column = right_panel * right.width;
     const int64_t rows = left.Used(left_panel), columns = right.Used(right_panel);
     const float* bias = plan_.bias != nullptr && s + 1 == plan_.steps.size() ? plan_.bias + column : nullptr;
@@ -153,8 +164,8 @@ class Pass {
       return GemmPlane{p.data + (is_scratch ? row - left.first : row) * p.stride + column, p.stride};
     };
     const GemmPlane output = at(step.plane);
-    kernels_.tile({.left = shared_.is_left ? shared : striped,
-                   .right = shared_.is_left ? striped : shared,
+    kernels_.tile({.left = left_packed,
+                   .right = right_packed,
                    .count = step.count,
                    .rows = rows,
                    .columns = columns,

@@ -5,7 +5,8 @@
 //   kernels.tile({...});
 //
 // A panel of the left operand holds `rows` rows, term by term: panel[k * rows + r]. A panel of the right
-// operand holds up to `vectors` vectors of `lanes` columns: panel[k * width + c]. What is not there is zero.
+// operand holds up to `vectors` vectors of `lanes` columns: panel[k * width + c]. The padding
+// of a panel is arbitrary; what is computed from it is dropped.
 //
 // Determinism: a tile's elements are chains over ascending k, each in a lane of its own.
 #pragma once

@@ -2,6 +2,7 @@
 #include "numerics/targets.h"
 //
 #include "hwy/highway.h"
+#include "kernels/linear/gemm_sizes-inl.h"
 #include "numerics/fma-inl.h"
 
 #if defined(SAMESTEP_KERNELS_LINEAR_GEMM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,16 +19,6 @@ namespace samestep {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-// The accumulators must fit the registers beside a row of the right panel and one broadcast: 32 of them with
-// AVX-512 and NEON, else 16.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int kTileRows = 8, kTileVectors = 3;
-#elif HWY_TARGET == HWY_AVX2
-inline constexpr int kTileRows = 6, kTileVectors = 2;
-#else  // no fused multiply-add
-inline constexpr int kTileRows = 4, kTileVectors = 2;
-#endif
 
 template <int kVectors>
 HWY_NOINLINE void ComputeTile(const TileTask& task) {

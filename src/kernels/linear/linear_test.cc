@@ -187,7 +187,7 @@ TEST(LinearTest, BackwardWeightsHasTheOraclesBits) {
             LinearBackwardWeights(src.view().Slice(row, count), diff_dst.view().Slice(row, count),
                                   accumulators, order);
           });
-      EXPECT_EQ(Hex(sum), v["fingerprint"]) << v << " micro-batches of " << micro;
+      EXPECT_EQ(Hex(sum), v["fingerprint"].get<std::string>()) << v << " micro-batches of " << micro;
     }
   }
 }

@@ -53,7 +53,7 @@ Result<SampleSource::Source> OpenSource(const DataOptions& options, const std::s
   if (first == last) {
     return InvalidError(
         "{}: the split leaves no document for {} out of {}; pack the text as more documents "
-        "(`samestep data pack --documents blank-lines`), or change data.split",
+        "(`samestep data pack --documents lines` or `blank-lines`), or change data.split",
         prefix, SplitName(options.part), data.sequences());
   }
   const auto length_of = [&data](int64_t sequence) { return data.length(sequence); };

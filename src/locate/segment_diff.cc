@@ -15,11 +15,6 @@ namespace {
 constexpr size_t kMaxFindings = 16;
 constexpr size_t kMaxListed = 8;
 
-std::string IdentityOf(const Site& site) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}", static_cast<int>(site.kind), static_cast<int>(site.phase),
-                     site.micro_batch, site.module, site.name);
-}
-
 std::array<bool, kPhaseCount> PhasesOf(const Segment& segment) {
   std::array<bool, kPhaseCount> has{};
   for (size_t e = 0; e < segment.events.size(); ++e) has[static_cast<size_t>(segment.site(e).phase)] = true;
@@ -47,7 +42,7 @@ class Comparer {
       for (size_t e = 0; e < segment.events.size(); ++e) {
         if (!counts(segment.site(e).phase)) continue;
         events->push_back(static_cast<int64_t>(e));
-        identities.push_back(ids.try_emplace(IdentityOf(segment.site(e)), ids.size()).first->second);
+        identities.push_back(ids.try_emplace(Identity(segment.site(e)), ids.size()).first->second);
       }
       return identities;
     };
@@ -231,8 +226,8 @@ class Comparer {
     finding.occurrence = in_a ? occurrences_a_[first] : occurrences_b_[first];
     if (!only_a->empty()) finding.event_a = static_cast<int64_t>(only_a->front());
     if (!only_b->empty()) finding.event_b = static_cast<int64_t>(only_b->front());
-    for (size_t e : *only_a) lacking_b_[IdentityOf(a_.site(e))].push_back(e);
-    for (size_t f : *only_b) lacking_a_[IdentityOf(b_.site(f))].push_back(f);
+    for (size_t e : *only_a) lacking_b_[Identity(a_.site(e))].push_back(e);
+    for (size_t f : *only_b) lacking_a_[Identity(b_.site(f))].push_back(f);
     for (size_t e : *only_a) {
       if (finding.only_a.size() < kMaxListed) finding.only_a.push_back(a_.site(e).Place());
     }
@@ -267,15 +262,6 @@ class Comparer {
 };
 
 }  // namespace
-
-std::vector<int64_t> OccurrencesOf(const Segment& segment) {
-  std::unordered_map<std::string, int64_t> counts;
-  std::vector<int64_t> occurrences;
-  for (size_t e = 0; e < segment.events.size(); ++e) {
-    occurrences.push_back(counts[IdentityOf(segment.site(e))]++);
-  }
-  return occurrences;
-}
 
 SegmentDifference CompareSegments(const Segment& a, const Segment& b) { return Comparer(a, b).Run(); }
 

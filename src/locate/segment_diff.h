@@ -15,7 +15,4 @@ namespace samestep {
 
 SegmentDifference CompareSegments(const Segment& a, const Segment& b);
 
-// How often an event's identity came before it in its segment.
-std::vector<int64_t> OccurrencesOf(const Segment& segment);
-
 }  // namespace samestep

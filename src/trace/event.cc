@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "trace/bytes.h"
 
@@ -174,6 +175,19 @@ Result<Definition> ParseDefinition(std::string_view bytes) {
   if (!in.AtEnd()) return InvalidError("a site of {} bytes is not in the form of this schema", bytes.size());
   definition.digest = DigestOf(SiteBytes(definition.site));
   return definition;
+}
+
+std::string Identity(const Site& site) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", static_cast<int>(site.kind), static_cast<int>(site.phase),
+                     site.micro_batch, site.module, site.name);
+}
+
+std::vector<int64_t> OccurrencesOf(const Segment& segment) {
+  std::unordered_map<std::string, int64_t> counts;
+  std::vector<int64_t> occurrences;
+  for (size_t e = 0; e < segment.events.size(); ++e)
+    occurrences.push_back(counts[Identity(segment.site(e))]++);
+  return occurrences;
 }
 
 std::string TraceHeader::ToJson() const {

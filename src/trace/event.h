@@ -134,6 +134,11 @@ struct Segment {
   }
 };
 
+// What makes two events of a layout the same one, but for how often it came before.
+std::string Identity(const Site& site);
+// How often each event's identity came before it in its segment.
+std::vector<int64_t> OccurrencesOf(const Segment& segment);
+
 // What the first block of a file says.
 struct TraceHeader {
   int schema = kTraceSchema;

@@ -54,16 +54,6 @@ Result<TraceOptions> OptionsFromEnvironment() {
   return options;
 }
 
-// Counts how often the same thing came in a segment.
-class Occurrences {
- public:
-  int64_t Next(const std::string& identity) { return counts_[identity]++; }
-  void Clear() { counts_.clear(); }
-
- private:
-  std::unordered_map<std::string, int64_t> counts_;
-};
-
 class TraceRecorder : public Recorder {
  public:
   TraceRecorder(TraceOptions options, TraceWriter writer)
@@ -239,7 +229,7 @@ class TraceRecorder : public Recorder {
   void BeginSegment(const SegmentKey& key) {
     segment_.key = key;
     recording_ = options_.iterations.Has(key.iteration);
-    occurrences_.Clear();
+    occurrences_.clear();
   }
 
   void EndSegment() {
@@ -267,8 +257,7 @@ class TraceRecorder : public Recorder {
 
   void PlanCapture(const Call& call) {
     const Site& site = current_.site;
-    const int64_t occurrence = occurrences_.Next(
-        fmt::format("{}/{}/{}/{}", static_cast<int>(site.phase), site.micro_batch, site.module, site.name));
+    const int64_t occurrence = occurrences_[Identity(site)]++;
     if (!options_.capture.Match(site.name, site.module, site.phase, segment_.key.iteration, occurrence))
       return;
     uint64_t bytes = 0;
@@ -301,10 +290,10 @@ class TraceRecorder : public Recorder {
   bool recording_ = false, finished_ = false;
   RollUpBuilder roll_ups_;
   Contents contents_;
-  Occurrences occurrences_;
-  Segment segment_;         // what is not written yet
-  uint64_t next_slot_ = 0;  // of the segment, across its blocks
-  uint32_t events_ = 0;     // of the segment
+  std::unordered_map<std::string, int64_t> occurrences_;  // of the segment, by identity
+  Segment segment_;                                       // what is not written yet
+  uint64_t next_slot_ = 0;                                // of the segment, across its blocks
+  uint32_t events_ = 0;                                   // of the segment
   uint64_t captured_bytes_ = 0;
   std::optional<Capture> capture_;
   // The event that is being made.

@@ -1,5 +1,7 @@
 // What the linear kernels are tested and timed on: the sizes of the oracle's vectors, sizes around panels,
 // vectors and blocks, padded rows, and the shapes of a GPT-2 step.
+#include <fmt/ranges.h>
+
 #include <string>
 
 #include "kernels/linear/linear_kernels.h"
@@ -107,7 +109,7 @@ std::vector<Problem> LinearBackwardDataProblems() {
   std::vector<Problem> problems;
   for (const FanIn& f : all) {
     Problem problem{
-        .label = fmt::format("{}x{} fan-in {} lanes {}", f.rows, f.inputs, f.outputs.size(), f.lanes),
+        .label = fmt::format("{}x{} from {} lanes {}", f.rows, f.inputs, fmt::join(f.outputs, "+"), f.lanes),
         .arguments = {},
         .attributes = {IntegerAttribute("tensor_lanes", f.lanes), IntegerAttribute("lane_size", f.lane_size)},
         .timed = f.timed};

@@ -1,5 +1,6 @@
-// Three small recipes whose trajectory digests must come out on every machine: on every instruction set that this
-// one has, and wherever else this test is built and run. A change that alters one is a new numerics profile.
+// Three small recipes whose trajectory digests must come out on every machine: on every instruction set that
+// this one has, and wherever else this test is built and run. A change that alters one is a new numerics
+// profile.
 
 #include <gtest/gtest.h>
 
@@ -51,13 +52,20 @@ TEST_P(GoldenTest, BestInstructionSet) {
   EXPECT_EQ(DigestOfRun(GetParam(), 20, {"train.micro_batch=1"}), Expected("20"));
 }
 
-// The slow ones, which lack a fused multiply-add, take fewer steps; the digest is a chain, so each step counts.
+// The slow ones, which lack a fused multiply-add, take fewer steps; the digest is a chain, so each step
+// counts.
 TEST_P(GoldenTest, EveryInstructionSetOfThisMachine) {
   for (const std::string& target : AvailableSimdTargets()) {
     const bool fused = target != "sse4" && target != "emu128" && target != "scalar";
     ASSERT_TRUE(ForceSimdTarget(target).ok());
     EXPECT_EQ(DigestOfRun(GetParam(), fused ? 20 : 2, {}), Expected(fused ? "20" : "2")) << target;
   }
+}
+
+TEST_P(GoldenTest, ScalarReferences) {
+  CallContext::Current().use_reference = true;
+  EXPECT_EQ(DigestOfRun(GetParam(), 2, {"train.micro_batch=3"}), Expected("2"));
+  CallContext::Current().use_reference = false;
 }
 
 TEST_P(GoldenTest, AnotherSeedHasAnotherDigest) {

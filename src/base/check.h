@@ -33,13 +33,13 @@ std::string CheckValues(const A& a, const B& b) {
     if (!(condition)) [[unlikely]]                                 \
       ::samestep::CheckFailed(__FILE__, __LINE__, #condition, ""); \
   } while (false)
-#define SAMESTEP_CHECK_OP_(op, a, b)                                              \
-  do {                                                                            \
-    const auto& samestep_a_ = (a);                                                \
-    const auto& samestep_b_ = (b);                                                \
-    if (!(samestep_a_ op samestep_b_)) [[unlikely]]                               \
-      ::samestep::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,              \
-                              ::samestep::CheckValues(samestep_a_, samestep_b_)); \
+#define SAMESTEP_CHECK_OP_(op, a, b)                                                                  \
+  do {                                                                                                \
+    const auto samestep_a_ = (a); /* copies: std::min of temporaries is a reference to one of them */ \
+    const auto samestep_b_ = (b);                                                                     \
+    if (!(samestep_a_ op samestep_b_)) [[unlikely]]                                                   \
+      ::samestep::CheckFailed(__FILE__, __LINE__, #a " " #op " " #b,                                  \
+                              ::samestep::CheckValues(samestep_a_, samestep_b_));                     \
   } while (false)
 #define SAMESTEP_CHECK_EQ(a, b) SAMESTEP_CHECK_OP_(==, a, b)
 #define SAMESTEP_CHECK_NE(a, b) SAMESTEP_CHECK_OP_(!=, a, b)

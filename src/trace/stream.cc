@@ -27,14 +27,6 @@ constexpr uint64_t kMaxSlots = uint64_t{1} << 23;
 constexpr uint64_t kMaxDefinitions = uint64_t{1} << 22;
 constexpr int kCompression = 3;
 
-enum BlockType : int {
-  kHeaderBlock = 1,
-  kDefinitionBlock = 2,
-  kEventBlock = 3,
-  kEndBlock = 4,
-  kFinishBlock = 5
-};
-
 std::string Compress(const std::string& raw) {
   std::string stored(ZSTD_compressBound(raw.size()), '\0');
   const size_t size = ZSTD_compress(stored.data(), stored.size(), raw.data(), raw.size(), kCompression);
@@ -120,8 +112,21 @@ std::string TraceStem(int32_t rank, int32_t ranks, int32_t generation) {
   return stem;
 }
 
-// ---- Writing
-// ------------------------------------------------------------------------------------------------
+// ---- Writing ----
+
+std::string_view TraceMark() { return kMagic; }
+
+std::string TraceBlock(int type, const SegmentKey& key, const std::string& payload) {
+  SAMESTEP_CHECK_LE(payload.size(), kMaxRaw);
+  std::string stored = Compress(payload);
+  const bool compressed = stored.size() < payload.size();
+  if (!compressed) stored = payload;
+  ByteWriter block;
+  block.Fixed(kBlockMagic, 4).Fixed(static_cast<uint64_t>(type), 1).Fixed(compressed ? 1 : 0, 1).Fixed(0, 2);
+  block.Fixed(static_cast<uint64_t>(key.number()), 8).Fixed(payload.size(), 4).Fixed(stored.size(), 4);
+  block.Fixed(Checksum(block.bytes(), stored), 8).Raw(stored);
+  return block.bytes();
+}
 
 Result<TraceWriter> TraceWriter::Create(const std::string& folder, TraceHeader header) {
   SAMESTEP_RETURN_IF_ERROR(MakeFolders(folder));
@@ -150,9 +155,7 @@ Result<TraceWriter> TraceWriter::Create(const std::string& folder, TraceHeader h
   }
   writer.header_ = std::move(header);
   const std::string json = writer.header_.ToJson();
-  std::string bytes(kMagic);
-  writer.AddBlock(kHeaderBlock, {}, json, &bytes);
-  SAMESTEP_RETURN_IF_ERROR(writer.Append(bytes));
+  SAMESTEP_RETURN_IF_ERROR(writer.Append(std::string(kMagic) + TraceBlock(kHeaderBlock, {}, json)));
   SAMESTEP_RETURN_IF_ERROR(
       WriteFully(writer.side_, std::string(kSideMagic) + DigestOf(json).bytes(), writer.side_path_));
   return writer;
@@ -194,20 +197,6 @@ uint32_t TraceWriter::Define(const std::string& definition_bytes) {
   return it->second;
 }
 
-void TraceWriter::AddBlock(int type, const SegmentKey& key, const std::string& payload,
-                           std::string* out) const {
-  SAMESTEP_CHECK_LE(payload.size(), kMaxRaw);
-  std::string stored = Compress(payload);
-  const bool compressed = stored.size() < payload.size();
-  if (!compressed) stored = payload;
-  ByteWriter header;
-  header.Fixed(kBlockMagic, 4).Fixed(static_cast<uint64_t>(type), 1).Fixed(compressed ? 1 : 0, 1).Fixed(0, 2);
-  header.Fixed(static_cast<uint64_t>(key.number()), 8).Fixed(payload.size(), 4).Fixed(stored.size(), 4);
-  header.Fixed(Checksum(header.bytes(), stored), 8);
-  *out += header.bytes();
-  *out += stored;
-}
-
 // One write a call, so that a kill leaves at most one torn block. A write that fails half way is taken back
 // as far as the system allows, so that what is there stays whole.
 Status TraceWriter::Append(const std::string& bytes) {
@@ -225,13 +214,13 @@ Status TraceWriter::Write(const Segment& segment, RollUp* roll_up) {
   if (new_definition_count_ > 0) {
     ByteWriter definitions;
     definitions.Varint(new_definition_count_).Raw(new_definitions_);
-    AddBlock(kDefinitionBlock, segment.key, definitions.bytes(), &bytes);
+    bytes += TraceBlock(kDefinitionBlock, segment.key, definitions.bytes());
   }
-  if (!segment.events.empty()) AddBlock(kEventBlock, segment.key, EventPayload(segment), &bytes);
+  if (!segment.events.empty()) bytes += TraceBlock(kEventBlock, segment.key, EventPayload(segment));
   if (roll_up != nullptr) {
     roll_up->Link(chain_);
     roll_up->end = 0;  // in the trace itself a reader knows it; the side file's copy says it
-    AddBlock(kEndBlock, segment.key, roll_up->Bytes(), &bytes);
+    bytes += TraceBlock(kEndBlock, segment.key, roll_up->Bytes());
     roll_up->end = written_ + bytes.size();
   }
   SAMESTEP_RETURN_IF_ERROR(Append(bytes));
@@ -243,9 +232,7 @@ Status TraceWriter::Write(const Segment& segment, RollUp* roll_up) {
 }
 
 Status TraceWriter::Finish() {
-  std::string bytes;
-  AddBlock(kFinishBlock, {}, "", &bytes);
-  SAMESTEP_RETURN_IF_ERROR(Append(bytes));
+  SAMESTEP_RETURN_IF_ERROR(Append(TraceBlock(kFinishBlock, {}, "")));
   for (int file : {file_, side_}) {
     if (::fsync(file) != 0 && errno != EINVAL)
       return IoError("cannot sync {}: {}", path_, std::strerror(errno));
@@ -253,8 +240,7 @@ Status TraceWriter::Finish() {
   return {};
 }
 
-// ---- Reading
-// ------------------------------------------------------------------------------------------------
+// ---- Reading ----
 
 struct TraceFile::Block {
   int type = 0;
@@ -502,8 +488,7 @@ Status TraceFile::Verify() {
   return {};
 }
 
-// ---- A rank
-// -------------------------------------------------------------------------------------------------
+// ---- A rank ----
 
 Result<TraceRank> TraceRank::Open(const std::string& folder, int32_t rank, int32_t ranks) {
   TraceRank out;

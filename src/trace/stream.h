@@ -32,6 +32,17 @@ namespace samestep {
 // "rank-00003-of-00008", with ".2" behind it for generation 2.
 std::string TraceStem(int32_t rank, int32_t ranks, int32_t generation);
 
+// A block of a file; TraceFile's mark and its blocks follow each other. For the writer and for hostile tests.
+enum TraceBlockType : int {
+  kHeaderBlock = 1,
+  kDefinitionBlock = 2,
+  kEventBlock = 3,
+  kEndBlock = 4,
+  kFinishBlock = 5
+};
+std::string TraceBlock(int type, const SegmentKey& key, const std::string& payload);
+std::string_view TraceMark();
+
 class TraceWriter {
  public:
   // Makes the folder and the files of the next generation; `header.generation` is set by it. kConflict where
@@ -54,7 +65,6 @@ class TraceWriter {
 
  private:
   TraceWriter() = default;
-  void AddBlock(int type, const SegmentKey& key, const std::string& payload, std::string* out) const;
   Status Append(const std::string& bytes);
   TraceHeader header_;
   std::string path_, side_path_;

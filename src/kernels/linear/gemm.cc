@@ -51,8 +51,10 @@ class Pass {
   Pass(const GemmPlan& plan, int64_t first_row, int64_t rows)
       : plan_(plan), kernels_(CurrentGemmKernels()), planes_(plan.planes) {
     const Side left = LeftSide(plan, kernels_, first_row, rows), right = RightSide(plan, kernels_);
-    // The smaller operand is packed once and shared; threads pack their stripes of the larger one.
-    const bool share_left = rows <= plan.columns;
+    // The smaller operand is packed once and shared; threads pack their stripes of the larger one. Unless
+    // those are so few that threads would wait for one another: left panels are narrower.
+    const bool enough = right.panels() >= std::min(ThreadCount() * kStripesPerThread, left.panels());
+    const bool share_left = rows <= plan.columns && enough;
     shared_ = share_left ? left : right;
     striped_ = share_left ? right : left;
     AddScratchPlanes(rows);

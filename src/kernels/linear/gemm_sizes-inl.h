@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 
 // The accumulators must fit the registers beside a row of the right panel and one broadcast: 32 of them with
 // AVX-512 and NEON, else 16.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
+#if HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
 inline constexpr int kTileRows = 8, kTileVectors = 3;
 #elif HWY_TARGET == HWY_AVX2
 inline constexpr int kTileRows = 6, kTileVectors = 2;

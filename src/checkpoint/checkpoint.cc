@@ -153,8 +153,8 @@ Status SaveCheckpoint(const std::string& root, const CheckpointScalars& scalars,
     return status;
   }
   if (!FileExists(folder)) return RenameDurably(partial, folder);
-  // One of the same step is there (a run that went back to an older checkpoint): they change places at once, so
-  // that a crash leaves one of them whole.
+  // One of the same step is there (a run that went back to an older checkpoint): they change places at once,
+  // so that a crash leaves one of them whole.
   SAMESTEP_RETURN_IF_ERROR(ExchangeDurably(partial, folder));
   return RemoveTree(partial);
 }
@@ -245,9 +245,10 @@ Status LoadTensors(const std::string& folder, const Manifest& manifest,
     }
     auto file = files.find(entry->second.file);
     if (file == files.end()) {
-      SAMESTEP_ASSIGN_OR_RETURN(SafetensorsFile opened,
-                                SafetensorsFile::Open(JoinPath(folder, entry->second.file)));
-      file = files.emplace(entry->second.file, std::move(opened)).first;
+      const std::string path = JoinPath(folder, entry->second.file);
+      Result<SafetensorsFile> opened = SafetensorsFile::Open(path);
+      if (!opened.ok()) return Damaged(path, opened.status().message());
+      file = files.emplace(entry->second.file, std::move(*opened)).first;
     }
     SAMESTEP_RETURN_IF_ERROR(LoadTensor(file->second, entry->second, t));
   }

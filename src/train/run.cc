@@ -48,9 +48,12 @@ class RunLoop {
     return {};
   }
 
+  // Reads one sample too, so that data of another tokenizer is refused before anything is written.
   Status OpenData() {
     SAMESTEP_ASSIGN_OR_RETURN(SampleSource training, SampleSource::Open(TrainingDataOf(options_.recipe)));
     training_.emplace(std::move(training));
+    std::vector<int32_t> sample(static_cast<size_t>(options_.recipe.model.sequence + 1));
+    SAMESTEP_RETURN_IF_ERROR(training_->Read(0, sample));
     if (options_.recipe.train.evaluate_every > 0) {
       SAMESTEP_ASSIGN_OR_RETURN(SampleSource validation,
                                 SampleSource::Open(ValidationDataOf(options_.recipe)));

@@ -73,7 +73,8 @@ lr = 1e-2
 def corpus(samestep, tmp_path_factory):
     """A packed text of 25 kB."""
     prefix = tmp_path_factory.mktemp("corpus") / "genesis"
-    samestep("data", "pack", ROOT / "tests/golden/genesis.txt", "-o", prefix, "--tokenizer", "bytes")
+    samestep("data", "pack", ROOT / "tests/golden/genesis.txt", "-o", prefix, "--tokenizer", "bytes",
+             "--documents", "lines")
     return f"{prefix}_text_document"
 
 

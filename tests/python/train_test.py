@@ -128,10 +128,10 @@ def bad_recipe(tmp_path, text, old, new):
     ("hidden = 32", "hiden = 32", 3, "hidden"),
     ("hidden = 32", 'hidden = "x"', 3, "hidden"),
     ("heads = 4", "heads = 5", 3, "heads"),
-    ("sequence = 48", "sequence = 100000", 2, "100000"),
+    ("sequence = 48", "sequence = 100000", 2, "100001"),
     ("vocab = 257", "vocab = 100", 2, "tokenizer"),
     ('tokenizer = "bytes"', 'tokenizer = "bytes"\nunknown = 1', 3, "unknown"),
-    ("global_batch = 4", "global_batch = 4\n[layout]\ndata = 2", 3, "layout.data"),
+    ("lr = 1e-2", "lr = 1e-2\n[layout]\ndata = 2", 3, "layout.data"),
     ("lr = 1e-2", "lr = -1", 3, "lr"),
 ])
 def test_bad_recipes_are_refused_before_step_1(samestep, tiny_recipe, tmp_path, old, new, status, message):
@@ -210,5 +210,8 @@ def test_usage_errors_exit_with_3(samestep, tiny_recipe, tmp_path):
 
 
 def test_not_finite_stops_before_the_update(samestep, tiny_recipe, tmp_path):
-    done = samestep("train", tiny_recipe, "--run", tmp_path / "run", "--set", "optimizer.lr=1e30", status=4)
+    # Each step multiplies the weights by 1 - 1000, so that they overflow after a dozen.
+    done = samestep("train", tiny_recipe, "--run", tmp_path / "run", "--set", "optimizer.lr=1000", "--set",
+                    "optimizer.weight_decay=1", "--set", "optimizer.max_norm=0", status=4)
     assert "must be finite" in done.stderr
+    assert 5 <= len(read_metrics(tmp_path / "run")) < 30

@@ -23,10 +23,11 @@ namespace {
 // most 2^(E-44)) in the same way, and so on. 2^10 terms of 43 bits make 53: every binary64 addition is exact.
 constexpr int64_t kBlock = 1024;
 constexpr int kLevelBits = 43;
-constexpr int kLevels = 3;
+constexpr int kUsualLevels = 3;  // enough where magnitudes lie within 2^41 of the largest
+constexpr int kMostLevels = 6;   // within 2^107
 
 struct LevelSums {
-  double sum[kLevels];
+  double sum[kMostLevels];
   bool complete;  // nothing is left beyond the last level
 };
 
@@ -58,7 +59,7 @@ uint32_t LargestMagnitude(const float* values, int64_t count) {
   return result;
 }
 
-template <bool kSquares>
+template <bool kSquares, int kLevels>
 LevelSums SumLevels(const float* values, int64_t count, int exponent) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<double> dd;
@@ -81,24 +82,24 @@ LevelSums SumLevels(const float* values, int64_t count, int exponent) {
     }
     left_over = hn::Or(left_over, rest);
   }
-  LevelSums result;
+  LevelSums result = {};
   HWY_ALIGN double each[hn::MaxLanes(dd)];
   hn::Store(left_over, dd, each);
   result.complete = true;
   for (int64_t lane = 0; lane < lanes; ++lane) result.complete = result.complete && each[lane] == 0;
   for (int level = 0; level < kLevels; ++level) {
     hn::Store(sum[level], dd, each);
-    result.sum[level] = 0;
     for (int64_t lane = 0; lane < lanes; ++lane) result.sum[level] += each[lane];
   }
   return result;
 }
 
-LevelSums SumValueLevels(const float* values, int64_t count, int exponent) {
-  return SumLevels<false>(values, count, exponent);
-}
-LevelSums SumSquareLevels(const float* values, int64_t count, int exponent) {
-  return SumLevels<true>(values, count, exponent);
+LevelSums SumBlock(const float* values, int64_t count, int exponent, bool square) {
+  LevelSums sums = square ? SumLevels<true, kUsualLevels>(values, count, exponent)
+                          : SumLevels<false, kUsualLevels>(values, count, exponent);
+  if (sums.complete) return sums;
+  return square ? SumLevels<true, kMostLevels>(values, count, exponent)
+                : SumLevels<false, kMostLevels>(values, count, exponent);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -108,8 +109,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace samestep {
 HWY_EXPORT(LargestMagnitude);
-HWY_EXPORT(SumValueLevels);
-HWY_EXPORT(SumSquareLevels);
+HWY_EXPORT(SumBlock);
 
 namespace {
 
@@ -189,8 +189,7 @@ void ExactSum::AddBlock(std::span<const float> values, bool square) {
     const int field = static_cast<int>(largest >> 23);
     const int above = (field == 0 ? 1 : field) - 126;  // all values are below 2^above
     const int exponent = square ? 2 * above : above;
-    const LevelSums sums = square ? HWY_DYNAMIC_DISPATCH(SumSquareLevels)(values.data(), count, exponent)
-                                  : HWY_DYNAMIC_DISPATCH(SumValueLevels)(values.data(), count, exponent);
+    const LevelSums sums = HWY_DYNAMIC_DISPATCH(SumBlock)(values.data(), count, exponent, square);
     if (sums.complete) {
       for (double sum : sums.sum) AddDouble(sum);
       return;

@@ -28,14 +28,14 @@ namespace {
 
 enum class Kind { kForward, kBackwardData, kBackwardWeights };
 
-struct Shape3 {
+struct GemmShape {
   const char* name;
   Kind kind;
   int64_t rows, outputs, inputs;
 };
 
 // rows (tokens) x outputs x inputs
-constexpr Shape3 kShapes[] = {
+constexpr GemmShape kShapes[] = {
     {"forward 256x256x256", Kind::kForward, 256, 256, 256},
     {"forward 256x1024x256", Kind::kForward, 256, 1024, 256},
     {"forward 512x768x768", Kind::kForward, 512, 768, 768},
@@ -93,7 +93,7 @@ struct Data {
   Tensor src, weights, dst;
 };
 
-void RunOurs(const Shape3& s, const Data& d) {
+void RunOurs(const GemmShape& s, const Data& d) {
   switch (s.kind) {
     case Kind::kForward:
       return LinearForward(d.src.view(), d.weights.view(), {}, d.dst.view(), 1);
@@ -104,7 +104,7 @@ void RunOurs(const Shape3& s, const Data& d) {
   }
 }
 
-void RunOpenBlas(const Shape3& s, const Data& d) {
+void RunOpenBlas(const GemmShape& s, const Data& d) {
   const auto m = static_cast<blasint>(s.rows), n = static_cast<blasint>(s.outputs),
              k = static_cast<blasint>(s.inputs);
   float *src = d.src.f32(), *weights = d.weights.f32(), *dst = d.dst.f32();
@@ -120,14 +120,14 @@ void RunOpenBlas(const Shape3& s, const Data& d) {
 }
 
 template <typename Function>
-double Gflops(const Shape3& s, int repeats, const Function& run) {
+double Gflops(const GemmShape& s, int repeats, const Function& run) {
   const int threads = ThreadCount();
   const double begin = Seconds(threads);
   for (int i = 0; i < repeats; ++i) run();
   return 2e-9 * static_cast<double>(s.rows * s.outputs * s.inputs) * repeats / (Seconds(threads) - begin);
 }
 
-void Compare(const Shape3& s, int rounds, double peak) {
+void Compare(const GemmShape& s, int rounds, double peak) {
   const Data data = {Filled({s.rows, s.inputs}, 1), Filled({s.outputs, s.inputs}, 2),
                      Filled({s.rows, s.outputs}, 3)};
   const double flops = 2.0 * static_cast<double>(s.rows * s.outputs * s.inputs);
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
              openblas_get_corename());
   fmt::print("{:32} {:>8} {:>8} {:>8} {:>9}\n", "rows x outputs x inputs", "ours", "OpenBLAS", "ratio",
              "of peak");
-  for (const Shape3& s : kShapes) {
+  for (const GemmShape& s : kShapes) {
     if (std::string(s.name).find(part) != std::string::npos) Compare(s, rounds, peak);
   }
 }

@@ -10,7 +10,7 @@
 namespace samestep {
 namespace {
 
-constexpr int64_t kPackedFloats = int64_t{1} << 20;   // of the shared operand at a time: it should stay in L3
+constexpr int64_t kPackedFloats = int64_t{1} << 19;   // of the shared operand at a time: it should stay in L3
 constexpr int64_t kScratchFloats = int64_t{4} << 20;  // of scratch planes at a time
 constexpr int64_t kStripeFloats = 24 << 10;           // of a packed stripe: it should stay in L2
 constexpr int64_t kStripesPerThread = 8;

@@ -102,7 +102,7 @@ def main():
         for name, options, program, extra in [
                 ("another seed", {"seed": 99}, "samestep", ()),
                 ("one flipped bit", {}, "samestep-faulty",
-                 ("--fault", f"kernel=linear.forward,iteration={max(1, arguments.steps // 2)},kind=bit-flip,bit=20"))]:
+                 ("--fault", f"kernel=linear.forward,module=layers.1.mlp.down_proj,iteration={max(1, arguments.steps // 2)},kind=bit-flip,bit=20"))]:
             place = pathlib.Path(folder) / name.replace(" ", "-")
             place.mkdir()
             controls[name] = train(builds[0], options, min(arguments.steps, 100) if options else arguments.steps, place,

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "kernels/exact_sum/exact_sum.h"
 #include "train/from_recipe.h"
+#include "train/memory.h"
 
 namespace samestep {
 namespace {
@@ -57,6 +58,9 @@ Result<double> Gradients(const GradientsArguments& a) {
   if (samples % config.data_lanes != 0) {
     return UsageError("{} samples do not divide into invariance.data_lanes = {}", samples, config.data_lanes);
   }
+  TrainerConfig sized = trainer;
+  sized.micro_batch = sized.global_batch = samples;
+  SAMESTEP_RETURN_IF_ERROR(CheckMemory(sized));
   Decoder model(config, samples);
   SAMESTEP_RETURN_IF_ERROR(ImportWeights(a.weights, config, model.parameters()));
   Tensor inputs = Tensor::Empty({samples, s}, DType::kI32),

@@ -42,10 +42,10 @@ class Console : public RunReporter {
       : out_(out), recipe_(recipe), progress_("training", recipe.train.steps) {}
 
   void OnStart(const Trainer& trainer, int64_t resumed_at) override {
-    const auto& parameters = const_cast<Trainer&>(trainer).model().parameters();
     out_.Line(fmt::format("{} parameters, {} samples of {} tokens a step, {} steps, {} thread{}",
-                          parameters.elements(), recipe_.train.global_batch, recipe_.model.sequence,
-                          recipe_.train.steps, ThreadCount(), ThreadCount() == 1 ? "" : "s"));
+                          trainer.model().parameters().elements(), recipe_.train.global_batch,
+                          recipe_.model.sequence, recipe_.train.steps, ThreadCount(),
+                          ThreadCount() == 1 ? "" : "s"));
     if (resumed_at > 0) out_.Line(fmt::format("resumed after step {}", resumed_at));
     progress_.Update(resumed_at);
   }

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "data/sample_source.h"
 #include "train/from_recipe.h"
+#include "train/memory.h"
 #include "train/metrics.h"
 #include "train/recorder.h"
 #include "train/state.h"
@@ -65,6 +66,7 @@ class RunLoop {
   Status MakeTrainer() {
     identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
                  training_->Digest().Hex()};
+    SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
     trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
     const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();
     if (!collisions.empty()) {

@@ -58,6 +58,7 @@ class Trainer {
 
   const TrainerConfig& config() const { return config_; }
   Decoder& model() { return model_; }
+  const Decoder& model() const { return model_; }
   Optimizer& optimizer() { return optimizer_; }
 
   // Named state besides the tensors.

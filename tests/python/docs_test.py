@@ -68,6 +68,13 @@ def test_links_lead_somewhere(page):
     assert [t for t in targets if t and not (page.parent / t).exists()] == []
 
 
+@pytest.mark.parametrize("page, command", [("docs/determinism/op-catalogue.md", ["kernels"]),
+                                           ("docs/guide/recipe.md", ["recipe", "docs"])])
+def test_generated_pages_are_current(samestep, page, command):
+    assert samestep(*command).stdout == (ROOT / page).read_text(encoding="utf-8"), \
+        f"run samestep {' '.join(command)} > {page}"
+
+
 def test_readme_states_what_the_quickstart_prints():
     promised = [text for _, marker, text in blocks((ROOT / "README.md").read_text(encoding="utf-8"))
                 if marker == "output of scripts/quickstart"]

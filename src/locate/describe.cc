@@ -57,10 +57,14 @@ std::string Explain(const Finding& finding) {
   return "";
 }
 
+std::string MicroBatchText(const Site& site) {
+  return site.micro_batch < 0 ? ", all micro-batches" : fmt::format(", micro-batch {}", site.micro_batch);
+}
+
 void AppendFinding(const Finding& finding, std::string* out) {
   const Site& site = finding.site;
   *out += fmt::format("  {}: {}", FindingName(finding.kind), PhaseName(site.phase));
-  *out += fmt::format(", micro-batch {}", site.micro_batch);
+  *out += MicroBatchText(site);
   if (!site.module.empty()) *out += fmt::format(", module {}", site.module);
   if (!site.name.empty()) {
     *out += fmt::format(", {} {}", site.kind == EventKind::kCall ? "kernel" : KindName(site.kind), site.name);
@@ -118,8 +122,7 @@ void AppendRank(const RankComparison& rank, bool several, std::string* out) {
     *out += fmt::format("  {} more that no earlier difference explains:\n", d.findings.size() - 1);
     for (size_t i = 1; i < std::min<size_t>(d.findings.size(), 4); ++i) {
       const Finding& f = d.findings[i];
-      *out += fmt::format("    {}: micro-batch {}, {}\n", FindingName(f.kind), f.site.micro_batch,
-                          f.site.Place());
+      *out += fmt::format("    {}: {}{}\n", FindingName(f.kind), f.site.Place(), MicroBatchText(f.site));
     }
   }
 }

@@ -28,7 +28,7 @@ struct LogicalCall {
   Site site;
   int64_t occurrence = 0;
   int64_t first_event = 0;
-  std::map<std::pair<std::string, bool>, std::vector<Part>> slots;  // by role (with lanes) and output
+  std::map<std::pair<bool, std::string>, std::vector<Part>> slots;  // inputs, then outputs, by role and lanes
   std::map<std::string, std::set<uint64_t>> floats;                 // attributes
   std::set<uint64_t> values;                                        // of a scalar result
 };
@@ -76,7 +76,7 @@ Calls Collect(const std::vector<const Segment*>& segments, const std::set<std::s
       }
       for (size_t i = 0; i < site.tensors.size(); ++i) {
         const TensorSite& tensor = site.tensors[i];
-        call.slots[{SlotName(tensor), tensor.output}].push_back(
+        call.slots[{tensor.output, SlotName(tensor)}].push_back(
             {&tensor, segment.slot(e, i), rank, IsUpdated(site, tensor)});
       }
     }
@@ -108,6 +108,15 @@ bool TilesExactly(const std::vector<Part>& parts) {
     }
   }
   return elements == first.global_shape.elements();
+}
+
+// Whether an input is an accumulator that the call writes several times: its values in between exist in one
+// layout only.
+bool InProgress(const LogicalCall& call, const std::string& slot) {
+  const auto input = call.slots.find({false, slot});
+  const auto output = call.slots.find({true, slot});
+  return input != call.slots.end() && input->second.front().updated && output != call.slots.end() &&
+         output->second.size() > 1;
 }
 
 // The logical tensor that these parts are; none where they do not say.
@@ -149,7 +158,7 @@ std::set<std::string> NamesToMerge(const Calls& a, const Calls& b) {
     const Calls& other = side == &a ? b : a;
     for (const auto& [key, call] : *side) {
       bool merge = !other.contains(key);
-      for (const auto& [slot, parts] : call.slots) merge = merge || !WholeOf(parts, slot.second);
+      for (const auto& [slot, parts] : call.slots) merge = merge || !WholeOf(parts, slot.first);
       if (merge) names.insert(LogicalName(call.site));
     }
   }
@@ -165,20 +174,22 @@ class LogicalComparer {
     Finding finding;
     finding.key = key_;
     finding.site = a.site;
+    finding.site.micro_batch = -1;  // all of them
     finding.occurrence = a.occurrence;
     finding.event_a = a.first_event;
     finding.event_b = b.first_event;
     bool input_differs = false, output_differs = false;
     for (const auto& [slot, parts] : a.slots) {
       const auto other = b.slots.find(slot);
-      const auto x = WholeOf(parts, slot.second);
-      const auto y = other == b.slots.end() ? std::nullopt : WholeOf(other->second, slot.second);
+      const auto x = WholeOf(parts, slot.first);
+      const auto y = other == b.slots.end() ? std::nullopt : WholeOf(other->second, slot.first);
+      if (!slot.first && (InProgress(a, slot.second) || InProgress(b, slot.second))) continue;
       if (!x || !y || x->site.global_shape != y->site.global_shape || x->site.dtype != y->site.dtype) {
         ++out_.not_comparable;
         continue;
       }
       finding.arguments.push_back({x->site, x->fingerprint, y->fingerprint, {}});
-      if (x->fingerprint != y->fingerprint) (slot.second ? output_differs : input_differs) = true;
+      if (x->fingerprint != y->fingerprint) (slot.first ? output_differs : input_differs) = true;
     }
     std::string settings;
     for (const auto& [name, values] : a.floats) {

@@ -305,6 +305,22 @@ TEST(Stream, CapturesTheBytesOfChosenCalls) {
   EXPECT_EQ(count, 1);
 }
 
+TEST(Stream, ACallTakesLittleRoom) {
+  Folder folder;
+  Environment environment({{"SAMESTEP_TRACE", folder.path()}});
+  Program program;
+  program.layers = 12;
+  program.last = 40;
+  program.Run();
+  TraceRank rank = OpenRank(folder.path());
+  uint64_t events = 0;
+  for (size_t i = 0; i < rank.segments().size(); ++i) events += rank.roll_up(i).events;
+  const double bytes = static_cast<double>(rank.file(0).size() + rank.file(0).side_size());
+  EXPECT_EQ(events, 40u * (3 * 12 + 2));
+  EXPECT_LT(bytes / static_cast<double>(events), 48);
+  EXPECT_GT(bytes / static_cast<double>(events), 16);  // a fingerprint does not compress
+}
+
 TEST(Stream, AFullDiskIsAStatusAndWhatStandsStaysWhole) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
   Folder folder;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -41,14 +42,14 @@ Result<std::string> TextOf(const RawDocument& document, const std::string& key) 
 class Packer {
  public:
   Packer(const PackOptions& options, const Tokenizer& tokenizer, MegatronWriter& writer, PackReport& report)
-      : options_(options), tokenizer_(tokenizer), writer_(writer), report_(report), encoders_(kTasks) {}
+      : options_(options), tokenizer_(tokenizer), writer_(writer), report_(report) {}
 
   Status Add(const std::vector<RawDocument>& batch) {
     std::vector<Packed> parts(kTasks);
     const int64_t count = static_cast<int64_t>(batch.size());
     ParallelFor(kTasks, [&](int64_t task) {
       const size_t t = static_cast<size_t>(task);
-      Pack(t, batch, count * task / kTasks, count * (task + 1) / kTasks, parts[t]);
+      Pack(batch, count * task / kTasks, count * (task + 1) / kTasks, parts[t]);
     });
     for (const Packed& part : parts) {
       SAMESTEP_RETURN_IF_ERROR(part.status);
@@ -58,21 +59,35 @@ class Packer {
   }
 
  private:
-  void Pack(size_t task, const std::vector<RawDocument>& batch, int64_t first, int64_t last, Packed& out) {
+  void Pack(const std::vector<RawDocument>& batch, int64_t first, int64_t last, Packed& out) {
     if (first == last) return;
-    if (!encoders_[task]) encoders_[task] = tokenizer_.NewEncoder();
-    for (int64_t i = first; i < last && out.status.ok(); ++i) {
+    std::unique_ptr<Encoder> encoder = TakeEncoder();
+    for (int64_t i = first; i < last; ++i) {
       const RawDocument& document = batch[static_cast<size_t>(i)];
       const size_t before = out.ids.size();
-      Status status = PackOne(*encoders_[task], document, out);
+      Status status = PackOne(*encoder, document, out);
       if (!status.ok()) {
         out.status = Status(status.code(), fmt::format("{}:{}: {}", options_.inputs[document.file],
                                                        document.line, status.message()));
-        return;
+        break;
       }
       if (out.ids.size() > before && report_.eod >= 0) out.ids.push_back(report_.eod);
       out.lengths.push_back(static_cast<int64_t>(out.ids.size() - before));
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(encoder));
+  }
+
+  std::unique_ptr<Encoder> TakeEncoder() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<Encoder> encoder = std::move(idle_.back());
+        idle_.pop_back();
+        return encoder;
+      }
+    }
+    return tokenizer_.NewEncoder();
   }
 
   Status PackOne(Encoder& encoder, const RawDocument& document, Packed& out) const {
@@ -102,7 +117,9 @@ class Packer {
   const Tokenizer& tokenizer_;
   MegatronWriter& writer_;
   PackReport& report_;
-  std::vector<std::unique_ptr<Encoder>> encoders_;  // one a task, so that caches last from batch to batch
+  // As many as tasks ran at once; what one of them has cached serves whichever task takes it next.
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Encoder>> idle_;
 };
 
 }  // namespace

@@ -40,6 +40,7 @@ target_compile_options(samestep_flags INTERFACE
   -Wall -Wextra -Werror -Wshadow -Wno-psabi
   -Wno-restrict       # false alarms of g++ 12 on std::string (its bug 105651)
   -Wno-dangling-reference  # false alarms of g++ 13 and 14 on functions that return views
+  -Wno-stringop-overflow  # false alarms of g++ 12 at -O3 in {fmt}
   $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
   -ffp-contract=off   # a fused multiply-add is written, never chosen by the compiler
   -fno-math-errno)    # sqrt as one instruction; changes no value

@@ -27,6 +27,7 @@ TrainerConfig Gpt2(int64_t layers, int64_t hidden, int64_t batch, int64_t sequen
              .head_size = 64,
              .intermediate = 4 * hidden,
              .sequence = sequence,
+             .rope_base = Decimal(),
              .mlp = MlpKind::kGeluTanh,
              .tied_output = true,
              .linear_biases = true};

@@ -45,6 +45,14 @@ struct Group {
   uint64_t calls = 0;
 };
 
+// A group whose calls still come. Outside of the class that holds it, since clang finds no default
+// constructor of a nested one there.
+struct OpenGroup {
+  Site site;
+  uint64_t first_slot = 0, calls = 0;
+  DigestBuilder inputs, outputs;
+};
+
 class RollUpBuilder {
  public:
   // `groups` receives each group of the level when the next begins (kPhase, kModule); otherwise null.
@@ -57,11 +65,6 @@ class RollUpBuilder {
   RollUp Finish(const SegmentKey& key);  // and begins the next segment
 
  private:
-  struct OpenGroup {
-    Site site;
-    uint64_t first_slot = 0, calls = 0;
-    DigestBuilder inputs, outputs;
-  };
   void AddToGroup(const Definition& definition, std::span<const uint64_t> values,
                   std::span<const Fingerprint> slots, uint64_t first_slot);
   Level level_;

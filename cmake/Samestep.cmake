@@ -42,6 +42,7 @@ target_compile_options(samestep_flags INTERFACE
   -Wno-dangling-reference  # false alarms of g++ 13 and 14 on functions that return views
   -Wno-stringop-overflow  # false alarms of g++ 12 at -O3 in {fmt}
   $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>  # libstdc++ 12 within std::stable_sort
   -ffp-contract=off   # a fused multiply-add is written, never chosen by the compiler
   -fno-math-errno)    # sqrt as one instruction; changes no value
 target_include_directories(samestep_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)

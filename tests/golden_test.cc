@@ -46,6 +46,11 @@ class GoldenTest : public testing::TestWithParam<const char*> {
   std::string Expected(const std::string& steps) { return Golden()["fma-1"][GetParam()][steps]; }
 };
 
+// Cheap enough for an emulated processor.
+TEST_P(GoldenTest, FirstSteps) {
+  EXPECT_EQ(DigestOfRun(GetParam(), 2, {"train.micro_batch=2"}), Expected("2"));
+}
+
 TEST_P(GoldenTest, BestInstructionSet) {
   EXPECT_EQ(DigestOfRun(GetParam(), 20, {}), Expected("20"));
   SetSchedule({3, 99});

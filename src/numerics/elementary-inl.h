@@ -41,7 +41,7 @@ namespace HWY_NAMESPACE {
 
 namespace elementary_vector {
 namespace hn = hwy::HWY_NAMESPACE;
-using namespace samestep::elementary;
+namespace constants = samestep::elementary;
 
 template <class DD, size_t kCount, class VD = hn::Vec<DD>>
 HWY_INLINE VD Polynomial(DD dd, const double (&c)[kCount], VD x) {
@@ -55,7 +55,8 @@ HWY_INLINE VD Polynomial(DD dd, const double (&c)[kCount], VD x) {
   return hn::MulAdd(last, x, before);
 }
 
-// x times 2^k for the integer k in the low bits of a sum with kRounder; x and the result are normal.
+// x times 2^k for the integer k in the low bits of a sum with kRounder; x and the result are
+// normal.
 template <class DD, class VD = hn::Vec<DD>>
 HWY_INLINE VD Scaled(DD dd, VD x, VD rounded) {
   const hn::RebindToUnsigned<DD> du;
@@ -65,10 +66,11 @@ HWY_INLINE VD Scaled(DD dd, VD x, VD rounded) {
 // exp(x) = 2^k * (1 + rest), with k in the low bits of `rounded`.
 template <class DD, class VD = hn::Vec<DD>>
 HWY_INLINE void ReducedExp(DD dd, VD x, VD& rounded, VD& rest) {
-  rounded = hn::MulAdd(x, hn::Set(dd, kLog2E), hn::Set(dd, kRounder));
-  const VD k = hn::Sub(rounded, hn::Set(dd, kRounder));
-  const VD r = hn::NegMulAdd(k, hn::Set(dd, kLn2Low), hn::NegMulAdd(k, hn::Set(dd, kLn2High), x));
-  rest = hn::MulAdd(hn::Mul(r, r), Polynomial(dd, kExpm1, r), r);
+  rounded = hn::MulAdd(x, hn::Set(dd, constants::kLog2E), hn::Set(dd, constants::kRounder));
+  const VD k = hn::Sub(rounded, hn::Set(dd, constants::kRounder));
+  const VD r = hn::NegMulAdd(k, hn::Set(dd, constants::kLn2Low),
+                             hn::NegMulAdd(k, hn::Set(dd, constants::kLn2High), x));
+  rest = hn::MulAdd(hn::Mul(r, r), Polynomial(dd, constants::kExpm1, r), r);
 }
 
 template <class DD, class VD = hn::Vec<DD>>
@@ -91,9 +93,9 @@ struct Exp {
 struct Exp2 {
   template <class DD, class VD = hn::Vec<DD>>
   HWY_INLINE VD operator()(DD dd, VD x) const {
-    const VD rounded = hn::Add(x, hn::Set(dd, kRounder));
-    const VD r = hn::Sub(x, hn::Sub(rounded, hn::Set(dd, kRounder)));
-    return Scaled(dd, hn::MulAdd(r, Polynomial(dd, kExp2m1, r), hn::Set(dd, 1.0)), rounded);
+    const VD rounded = hn::Add(x, hn::Set(dd, constants::kRounder));
+    const VD r = hn::Sub(x, hn::Sub(rounded, hn::Set(dd, constants::kRounder)));
+    return Scaled(dd, hn::MulAdd(r, Polynomial(dd, constants::kExp2m1, r), hn::Set(dd, 1.0)), rounded);
   }
 };
 struct Log {
@@ -101,16 +103,18 @@ struct Log {
   HWY_INLINE VD operator()(DD dd, VD x) const {
     const hn::RebindToUnsigned<DD> du;
     const auto bits = hn::BitCast(du, x);
-    const auto biased = hn::ShiftRight<52>(hn::Add(bits, hn::Set(du, kSqrtHalfToOne)));
+    const auto biased = hn::ShiftRight<52>(hn::Add(bits, hn::Set(du, constants::kSqrtHalfToOne)));
     // 2^52 + biased as a double, by its bits.
     const VD shifted = hn::BitCast(dd, hn::Or(biased, hn::Set(du, uint64_t{0x4330000000000000})));
     const VD k = hn::Sub(shifted, hn::Set(dd, 0x1p52 + 1023));
-    const VD m = hn::BitCast(dd, hn::Add(hn::Sub(bits, hn::ShiftLeft<52>(biased)), hn::Set(du, kOneBits)));
+    const VD m =
+        hn::BitCast(dd, hn::Add(hn::Sub(bits, hn::ShiftLeft<52>(biased)), hn::Set(du, constants::kOneBits)));
     const VD f = hn::Sub(m, hn::Set(dd, 1.0));
     const VD s = hn::Div(f, hn::Add(m, hn::Set(dd, 1.0)));
     const VD z = hn::Mul(s, s);
-    const VD log_m = hn::NegMulAdd(s, hn::NegMulAdd(z, Polynomial(dd, kLog, z), f), f);
-    return hn::MulAdd(k, hn::Set(dd, kLn2High), hn::MulAdd(k, hn::Set(dd, kLn2Low), log_m));
+    const VD log_m = hn::NegMulAdd(s, hn::NegMulAdd(z, Polynomial(dd, constants::kLog, z), f), f);
+    return hn::MulAdd(k, hn::Set(dd, constants::kLn2High),
+                      hn::MulAdd(k, hn::Set(dd, constants::kLn2Low), log_m));
   }
 };
 struct Tanh {
@@ -123,7 +127,7 @@ struct Tanh {
 struct Erf {
   template <class DD, class VD = hn::Vec<DD>>
   HWY_INLINE VD operator()(DD dd, VD x) const {
-    return hn::Neg(Expm1(dd, hn::Mul(hn::Neg(x), Polynomial(dd, kErf, x))));
+    return hn::Neg(Expm1(dd, hn::Mul(hn::Neg(x), Polynomial(dd, constants::kErf, x))));
   }
 };
 
@@ -137,9 +141,9 @@ HWY_INLINE V ThroughBinary64(D d, V x, F function) {
 }
 
 template <class D, size_t kCount, class V = hn::Vec<D>>
-HWY_INLINE V WithExceptions(D d, const Exception (&exceptions)[kCount], V x, V y) {
+HWY_INLINE V WithExceptions(D d, const constants::Exception (&exceptions)[kCount], V x, V y) {
   const hn::RebindToUnsigned<D> du;
-  for (const Exception& exception : exceptions) {
+  for (const constants::Exception& exception : exceptions) {
     const V input = hn::BitCast(d, hn::Set(du, exception.input));
     y = hn::IfThenElse(hn::Eq(x, input), hn::BitCast(d, hn::Set(du, exception.result)), y);
   }
@@ -177,8 +181,9 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V CrExp(D d, V x) {
   namespace ev = elementary_vector;
 #if SAMESTEP_VECTOR_BINARY64
-  using namespace samestep::elementary;
-  return ev::KeepNaN(x, ev::ThroughBinary64(d, ev::Clamped(d, x, kExpLeast, kExpLargest), ev::Exp()));
+  namespace constants = samestep::elementary;
+  return ev::KeepNaN(
+      x, ev::ThroughBinary64(d, ev::Clamped(d, x, constants::kExpLeast, constants::kExpLargest), ev::Exp()));
 #else
   return ev::LaneByLane(d, x, samestep::Exp);
 #endif
@@ -195,9 +200,10 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V CrExp2(D d, V x) {
   namespace ev = elementary_vector;
 #if SAMESTEP_VECTOR_BINARY64
-  using namespace samestep::elementary;
-  const V y = ev::ThroughBinary64(d, ev::Clamped(d, x, kExp2Least, kExp2Largest), ev::Exp2());
-  return ev::KeepNaN(x, ev::WithExceptions(d, kExp2Exceptions, x, y));
+  namespace constants = samestep::elementary;
+  const V y =
+      ev::ThroughBinary64(d, ev::Clamped(d, x, constants::kExp2Least, constants::kExp2Largest), ev::Exp2());
+  return ev::KeepNaN(x, ev::WithExceptions(d, constants::kExp2Exceptions, x, y));
 #else
   return ev::LaneByLane(d, x, samestep::Exp2);
 #endif

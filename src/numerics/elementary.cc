@@ -17,9 +17,8 @@
 #define SAMESTEP_INLINE inline __attribute__((always_inline))
 
 namespace samestep {
+namespace elementary {
 namespace {
-
-using namespace elementary;
 
 using Function = float (*)(float);
 
@@ -141,36 +140,39 @@ SAMESTEP_INLINE float ErfOnce(float x) {
 }
 
 }  // namespace
+}  // namespace elementary
 
-float Exp(float x) { return Run<ExpOnce>(x); }
-float Exp2(float x) { return Run<Exp2Once>(x); }
-float Log(float x) { return Run<LogOnce>(x); }
-float Tanh(float x) { return Run<TanhOnce>(x); }
-float Erf(float x) { return Run<ErfOnce>(x); }
+float Exp(float x) { return elementary::Run<elementary::ExpOnce>(x); }
+float Exp2(float x) { return elementary::Run<elementary::Exp2Once>(x); }
+float Log(float x) { return elementary::Run<elementary::LogOnce>(x); }
+float Tanh(float x) { return elementary::Run<elementary::TanhOnce>(x); }
+float Erf(float x) { return elementary::Run<elementary::ErfOnce>(x); }
 
-float ExpZ(float x) { return x < kExpZLeast ? 0.0f : Exp(x); }
+float ExpZ(float x) { return x < elementary::kExpZLeast ? 0.0f : Exp(x); }
 
 float Sigmoid(float x) { return 1 / (1 + Exp(-x)); }
 
 float Silu(float x) { return x * Sigmoid(x); }
 
-float Gelu(float x) { return (0.5f * x) * (1 + Erf(x * kSqrtHalf)); }
+float Gelu(float x) { return (0.5f * x) * (1 + Erf(x * elementary::kSqrtHalf)); }
 
 float GeluDerivative(float x) {
-  const float p = kNormalPeak * Exp((x * x) * -0.5f);
-  return 0.5f * (1 + Erf(x * kSqrtHalf)) + (x * p);
+  const float p = elementary::kNormalPeak * Exp((x * x) * -0.5f);
+  return 0.5f * (1 + Erf(x * elementary::kSqrtHalf)) + (x * p);
 }
 
 namespace {
-float GeluTanhArgument(float x) { return kSqrtTwoOverPi * (x + kGeluTanhCubic * ((x * x) * x)); }
+float GeluTanhArgument(float x) {
+  return elementary::kSqrtTwoOverPi * (x + elementary::kGeluTanhCubic * ((x * x) * x));
+}
 }  // namespace
 
 float GeluTanh(float x) { return (0.5f * x) * (1 + Tanh(GeluTanhArgument(x))); }
 
 float GeluTanhDerivative(float x) {
   const float t = Tanh(GeluTanhArgument(x));
-  return 0.5f * (1 + t) +
-         (((0.5f * x) * (1 - t * t)) * (kSqrtTwoOverPi * (1 + (3 * kGeluTanhCubic) * (x * x))));
+  return 0.5f * (1 + t) + (((0.5f * x) * (1 - t * t)) *
+                           (elementary::kSqrtTwoOverPi * (1 + (3 * elementary::kGeluTanhCubic) * (x * x))));
 }
 
 }  // namespace samestep

@@ -24,14 +24,16 @@ std::vector<float> Inputs(uint64_t stride) {
   std::vector<float> inputs = {0.0f, -0.0f, kInf, -kInf, kNaN, -kNaN};
   std::vector<uint32_t> centres = {0x00000001, 0x00800000, 0x007FFFFF, 0x7F7FFFFF,
                                    0x3F800000, 0x33000000, 0x33800000};
-  using namespace elementary;
   for (float x :
-       {kExpLargest, -kExpLeast, kExp2Largest, -kExp2Least, kTanhLargest, kErfLargest, -kExpZLeast, 88.72284f,
-        103.97208f, 149.0f, 150.0f, 126.0f, 0.70710678f, 1.41421356f, 0.34657359f, 9.010914f, 3.919206f}) {
+       {elementary::kExpLargest, -elementary::kExpLeast, elementary::kExp2Largest, -elementary::kExp2Least,
+        elementary::kTanhLargest, elementary::kErfLargest, -elementary::kExpZLeast, 88.72284f, 103.97208f,
+        149.0f, 150.0f, 126.0f, 0.70710678f, 1.41421356f, 0.34657359f, 9.010914f, 3.919206f}) {
     centres.push_back(Bits(x));
   }
-  for (const Exception& exception : kExp2Exceptions) centres.push_back(exception.input);
-  for (const Exception& exception : kLogExceptions) centres.push_back(exception.input);
+  for (const elementary::Exception& exception : elementary::kExp2Exceptions)
+    centres.push_back(exception.input);
+  for (const elementary::Exception& exception : elementary::kLogExceptions)
+    centres.push_back(exception.input);
   for (uint32_t centre : centres) {
     for (uint32_t bits = centre - 3; bits != centre + 4; ++bits) {
       inputs.push_back(FromBits(bits));
@@ -123,12 +125,12 @@ TEST(Elementary, Specials) {
 
 // The activations by the page, from functions that MPFR rounds.
 TEST(Elementary, ActivationsAreTheWrittenSequences) {
-  using namespace elementary;
-  EXPECT_EQ(Bits(kSqrtHalf), 0x3f3504f3u);
-  EXPECT_EQ(Bits(kNormalPeak), 0x3ecc422au);
-  EXPECT_EQ(Bits(kSqrtTwoOverPi), 0x3f4c422au);
-  EXPECT_EQ(Bits(kGeluTanhCubic), 0x3d372713u);
-  const float c = kSqrtHalf, b = kNormalPeak, k = kSqrtTwoOverPi, a = kGeluTanhCubic;
+  EXPECT_EQ(Bits(elementary::kSqrtHalf), 0x3f3504f3u);
+  EXPECT_EQ(Bits(elementary::kNormalPeak), 0x3ecc422au);
+  EXPECT_EQ(Bits(elementary::kSqrtTwoOverPi), 0x3f4c422au);
+  EXPECT_EQ(Bits(elementary::kGeluTanhCubic), 0x3d372713u);
+  const float c = elementary::kSqrtHalf, b = elementary::kNormalPeak, k = elementary::kSqrtTwoOverPi,
+              a = elementary::kGeluTanhCubic;
   for (float x = -9; x < 9; x += 0.0173f) {
     const float sigmoid = 1 / (1 + MpfrRounded(mpfr_exp, -x));
     EXPECT_EQ(Bits(Sigmoid(x)), Bits(sigmoid));

@@ -56,7 +56,8 @@ TEST(ExactSum, EqualsMpfrOnEveryTarget) {
   for (const std::string& target : AvailableSimdTargets()) {
     ASSERT_TRUE(ForceSimdTarget(target).ok());
     for (size_t count : {0, 1, 2, 7, 8, 9, 1000, 1024, 1025, 5000}) {
-      for (auto [least, largest] : {std::pair{127, 127}, {100, 130}, {60, 130}, {40, 140}, {0, 254}, {0, 0}, {0, 40}, {250, 254}}) {
+      for (auto [least, largest] :
+           {std::pair{127, 127}, {100, 130}, {60, 130}, {40, 140}, {0, 254}, {0, 0}, {0, 40}, {250, 254}}) {
         const auto values = Values(count + static_cast<size_t>(least), count, least, largest);
         for (bool square : {false, true}) {
           const ExactSum sum = SumOf(values, square);

@@ -92,7 +92,7 @@ TEST(Hostile, NoPayloadCrashesTheReader) {
   const std::vector<Block> blocks = BlocksOf(file);
   ASSERT_EQ(Join(blocks), file);
   int refused = 0, read = 0;
-  for (uint64_t seed = 0; seed < 4000; ++seed) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
     std::vector<Block> damaged = blocks;
     Damage(seed, &damaged);
     const std::string bytes = Join(damaged);
@@ -110,8 +110,8 @@ TEST(Hostile, NoPayloadCrashesTheReader) {
     }
     (void)(*opened)->Verify();
   }
-  EXPECT_GT(refused, 1000);
-  EXPECT_GT(read, 1000);
+  EXPECT_GT(refused, 250);
+  EXPECT_GT(read, 250);
 }
 
 TEST(Hostile, SmallFilesCannotClaimLargeMemory) {

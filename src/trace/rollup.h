@@ -55,7 +55,7 @@ struct OpenGroup {
 
 class RollUpBuilder {
  public:
-  // `groups` receives each group of the level when the next begins (kPhase, kModule); otherwise null.
+  // At the levels kPhase and kModule, groups are made, too.
   explicit RollUpBuilder(Level level = Level::kKernel) : level_(level) {}
   void Add(const Definition& definition, std::span<const uint64_t> values, std::span<const Fingerprint> slots,
            uint64_t first_slot);

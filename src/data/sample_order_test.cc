@@ -102,19 +102,19 @@ TEST(SampleOrder, OrdersAsMegatron) {
                                                  .seed = c["seed"]},
                                                 "test")
                                   .value();
-    EXPECT_EQ(order.epochs(), c["epochs"]);
+    EXPECT_EQ(Json(order.epochs()), c["epochs"]);
     EXPECT_EQ(order.separate_final_epoch(), c["separate"].get<bool>());
-    EXPECT_EQ(order.samples(), c["samples"]);
-    EXPECT_EQ(FnvOf(order.document_index()), c["documents"]);
-    EXPECT_EQ(FnvOf(order.shuffle_index()), c["shuffle"]);
+    EXPECT_EQ(Json(order.samples()), c["samples"]);
+    EXPECT_EQ(Json(FnvOf(order.document_index())), c["documents"]);
+    EXPECT_EQ(Json(FnvOf(order.shuffle_index())), c["shuffle"]);
     std::vector<int64_t> rows;
     for (int64_t j = 0; j <= order.samples(); ++j) {
       const SampleOrder::Start start = order.LocateUnshuffled(length_of, j);
       rows.push_back(start.position);
       rows.push_back(start.offset);
     }
-    EXPECT_EQ(FnvOf(rows), c["rows"]);
-    EXPECT_EQ(FirstTokens(order, lengths, c["sequence"]), c["tokens"]);
+    EXPECT_EQ(Json(FnvOf(rows)), c["rows"]);
+    EXPECT_EQ(Json(FirstTokens(order, lengths, c["sequence"])), c["tokens"]);
   }
 }
 
@@ -125,12 +125,12 @@ TEST(SampleOrder, BlendsAsMegatron) {
     int64_t size = 0;
     const std::vector<BlendShare> shares = BlendShares(weights, c["samples"]);
     for (size_t i = 0; i < shares.size(); ++i) {
-      EXPECT_EQ(shares[i].wanted, c["wanted"][i]);
-      EXPECT_EQ(shares[i].built, c["built"][i]);
+      EXPECT_EQ(Json(shares[i].wanted), c["wanted"][i]);
+      EXPECT_EQ(Json(shares[i].built), c["built"][i]);
       size += shares[i].wanted;
     }
-    EXPECT_EQ(size, c["size"]);
-    EXPECT_EQ(FnvOf(BlendOrder(NormalizeWeights(weights), size)), c["order"]);
+    EXPECT_EQ(Json(size), c["size"]);
+    EXPECT_EQ(Json(FnvOf(BlendOrder(NormalizeWeights(weights), size))), c["order"]);
   }
 }
 

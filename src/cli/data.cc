@@ -59,7 +59,7 @@ int RunPack(const PackArguments& a, const Output& out) {
   if (!report.ok()) return out.Error(report.status());
   const Result<MegatronDataset> data = MegatronDataset::Open(report->prefix);
   if (!data.ok()) return out.Error(data.status());
-  const std::string digest = data->Digest().Hex();
+  const std::string digest = data->Digest().hex();
   std::string text = fmt::format(
       "wrote {}.bin and .idx\n{} documents, {} tokens ({}) of {} bytes, digest {}\n", report->prefix,
       report->documents, report->tokens, TokenTypeName(report->type), report->text_bytes, digest);
@@ -126,7 +126,7 @@ Status Show(const MegatronDataset& data, const InfoArguments& a, Json& object, s
 int RunInfo(const InfoArguments& a, const Output& out) {
   const Result<MegatronDataset> data = MegatronDataset::Open(a.prefix);
   if (!data.ok()) return out.Error(data.status());
-  const std::string digest = data->Digest().Hex();
+  const std::string digest = data->Digest().hex();
   Json object = {{"prefix", a.prefix},
                  {"token_type", TokenTypeName(data->type())},
                  {"documents", data->documents()},

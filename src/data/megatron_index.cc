@@ -11,6 +11,10 @@ static_assert(std::endian::native == std::endian::little, "the files are little-
 namespace samestep {
 namespace {
 
+std::string_view TextOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 constexpr uint64_t kVersion = 1;
 constexpr uint64_t kHeaderBytes = 34;
@@ -279,18 +283,18 @@ Status MegatronDataset::Read(int64_t sequence, int64_t first, std::span<int32_t>
       bin_.path(), at + static_cast<uint64_t>(bad) * token_bytes, sequence, first + bad, vocab_size);
 }
 
-ContentDigest MegatronDataset::Digest() const {
-  ContentHasher hasher;
-  const std::span<const std::byte> bin = bin_.bytes();
-  hasher.Add(index_.bytes());
-  hasher.Add(static_cast<uint64_t>(bin.size()));
+Digest MegatronDataset::Digest() const {
+  DigestBuilder hasher;
+  const std::string_view bin = TextOf(bin_.bytes());
+  hasher.Add(TextOf(index_.bytes()));
+  hasher.Add(RecordWriter().U64(bin.size()).bytes());
   if (bin.size() <= kDigestWhole) {
     hasher.Add(bin);
     return hasher.Finish();
   }
   const uint64_t blocks = kDigestWhole / kDigestBlock;
   const uint64_t distance = (bin.size() - kDigestBlock) / (blocks - 1);
-  for (uint64_t i = 0; i < blocks; ++i) hasher.Add(bin.subspan(i * distance, kDigestBlock));
+  for (uint64_t i = 0; i < blocks; ++i) hasher.Add(bin.substr(i * distance, kDigestBlock));
   return hasher.Finish();
 }
 

@@ -33,7 +33,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
-#include "data/content_digest.h"
+#include "fingerprint/digest.h"
 
 namespace samestep {
 
@@ -79,7 +79,7 @@ class MegatronDataset {
 
   // Identifies the contents: all of the .idx file, the size of the .bin file, and its bytes: all of them up
   // to 1 GiB, of a larger file 16,384 blocks of 64 KiB at even distances.
-  ContentDigest Digest() const;
+  samestep::Digest Digest() const;
 
  private:
   MegatronDataset(std::string prefix, MappedFile index, MappedFile bin, MegatronIndexHeader header);

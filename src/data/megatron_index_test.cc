@@ -111,7 +111,7 @@ TEST_F(MegatronIndexTest, WriterThatIsDroppedLeavesNothing) {
 
 TEST_F(MegatronIndexTest, DigestSeesEveryChange) {
   WriteSmall(TokenType::kU16);
-  const ContentDigest first = MegatronDataset::Open(prefix_)->Digest();
+  const Digest first = MegatronDataset::Open(prefix_)->Digest();
   EXPECT_EQ(MegatronDataset::Open(prefix_)->Digest(), first);
   std::string bin = ReadFile(prefix_ + ".bin").value();
   bin[9] ^= 1;

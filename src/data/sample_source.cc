@@ -133,15 +133,14 @@ Status SampleSource::ReadFrom(const Source& source, int64_t sample, std::span<in
   return {};
 }
 
-ContentDigest SampleSource::Digest() const {
-  ContentHasher hasher;
-  hasher.Add(static_cast<uint64_t>(sources_.size()));
+Digest SampleSource::Digest() const {
+  RecordWriter record;
+  record.U64(sources_.size());
   for (const Source& source : sources_) {
-    const ContentDigest digest = source.data.Digest();
-    hasher.Add(digest.high);
-    hasher.Add(digest.low);
+    const samestep::Digest digest = source.data.Digest();
+    record.U64(digest.high).U64(digest.low);
   }
-  return hasher.Finish();
+  return DigestOf(record.bytes());
 }
 
 }  // namespace samestep

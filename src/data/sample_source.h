@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "data/content_digest.h"
 #include "data/megatron_index.h"
 #include "data/sample_order.h"
+#include "fingerprint/digest.h"
 
 namespace samestep {
 
@@ -53,7 +53,7 @@ class SampleSource {
   Status Read(int64_t sample, std::span<int32_t> tokens) const;
 
   // Of the contents of all sources, in their order. Reads up to 1 GiB of each.
-  ContentDigest Digest() const;
+  samestep::Digest Digest() const;
 
   struct Source {
     MegatronDataset data;

@@ -110,7 +110,7 @@ TEST_F(SampleSourceTest, DigestIsOfContentsNotOfNames) {
   const std::string same = Write("same", 90, 0);
   const std::string other = Write("other", 90, 1);
   const auto digest = [&](const std::string& prefix) {
-    return SampleSource::Open(Options(prefix))->Digest().Hex();
+    return SampleSource::Open(Options(prefix))->Digest().hex();
   };
   EXPECT_EQ(digest(a), digest(same));
   EXPECT_NE(digest(a), digest(other));

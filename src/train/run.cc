@@ -65,7 +65,7 @@ class RunLoop {
 
   Status MakeTrainer() {
     identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
-                 training_->Digest().Hex()};
+                 training_->Digest().hex()};
     SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
     trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
     const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();

@@ -210,7 +210,10 @@ TEST(Stream, ReadableToTheLastWholeSegmentAtEveryLength) {
   const std::string bytes = *ReadFile(path);
   const std::string side = *ReadFile(folder / "rank-00000-of-00001.rollup");
   std::vector<uint64_t> ends;
-  for (const RollUp& r : OpenRank(folder.path()).file(0).segments()) ends.push_back(r.end);
+  {
+    const TraceRank rank = OpenRank(folder.path());
+    for (const RollUp& r : rank.file(0).segments()) ends.push_back(r.end);
+  }
   for (size_t length = 0; length <= bytes.size(); ++length) {
     for (const bool has_side : {true, false}) {
       toy::Put(path, bytes.substr(0, length));

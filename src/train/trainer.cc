@@ -110,6 +110,8 @@ void Trainer::ExtendDigest(const StepReport& report) {
   record.F64(report.loss).F64(report.norm);
   for (const Fingerprint& f : optimizer_.fingerprints()) record.Add(f);
   position_.digest = ChainDigest(position_.digest, record.bytes());
+  NoteValue("digest.high", position_.digest.high);  // the whole state, for traces of level `iteration`
+  NoteValue("digest.low", position_.digest.low);
 }
 
 Result<double> Trainer::Evaluate(const TokenReader& reader, int64_t count) {

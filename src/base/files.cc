@@ -40,6 +40,13 @@ Status WriteFully(int descriptor, const char* data, size_t bytes, int64_t offset
   return {};
 }
 
+// Whether `path` is still the name of the open file.
+bool StillNamed(int descriptor, const std::string& path) {
+  struct stat open_file, named;
+  return ::fstat(descriptor, &open_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open_file.st_ino == named.st_ino && open_file.st_dev == named.st_dev;
+}
+
 Status SyncFolderOf(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
@@ -135,6 +142,16 @@ std::string JoinPath(std::string_view folder, std::string_view name) {
   return fmt::format("{}{}{}", folder, folder.back() == '/' ? "" : "/", name);
 }
 
+Result<std::string> ResolveOutput(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return path;
+  if (!S_ISREG(info.st_mode))
+    return InvalidError("{} is not a regular file; name another one to write", path);
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
 Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   SAMESTEP_ASSIGN_OR_RETURN(FileWriter out, FileWriter::Create(path));
   SAMESTEP_RETURN_IF_ERROR(out.Write(bytes.data(), bytes.size()));
@@ -143,10 +160,22 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
 
 Result<FileWriter> FileWriter::Create(const std::string& path) {
   FileWriter writer;
-  writer.path_ = path;
-  const std::string partial = path + ".partial";
-  writer.descriptor_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (writer.descriptor_ < 0) return SystemError("create", partial);
+  SAMESTEP_ASSIGN_OR_RETURN(writer.path_, ResolveOutput(path));
+  const std::string partial = writer.path_ + ".partial";
+  while (true) {
+    const int descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) return SystemError("create", partial);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+      ::close(descriptor);
+      return ConflictError("{} is being written by another process; wait for it, or name another file", path);
+    }
+    if (StillNamed(descriptor, partial)) {
+      writer.descriptor_ = descriptor;
+      break;
+    }
+    ::close(descriptor);  // its writer has just renamed it: this is a finished file
+  }
+  if (::ftruncate(writer.descriptor_, 0) != 0) return SystemError("empty", partial);
   return writer;
 }
 
@@ -190,14 +219,9 @@ Status FileWriter::Flush() {
 Status FileWriter::Commit() {
   SAMESTEP_RETURN_IF_ERROR(Flush());
   if (::fsync(descriptor_) != 0) return SystemError("sync", path_);
-  const int descriptor = std::exchange(descriptor_, -1);
-  const std::string partial = path_ + ".partial";
-  if (::close(descriptor) != 0) {
-    Status status = SystemError("close", path_);
-    ::unlink(partial.c_str());
-    return status;
-  }
-  return RenameDurably(partial, path_);
+  SAMESTEP_RETURN_IF_ERROR(RenameDurably(path_ + ".partial", path_));  // while the lock is held
+  ::close(std::exchange(descriptor_, -1));
+  return {};
 }
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {

@@ -34,10 +34,15 @@ Status ExchangeDurably(const std::string& a, const std::string& b);
 Status RemoveTree(const std::string& path);
 std::string JoinPath(std::string_view folder, std::string_view name);
 
+// Where output for `path` goes: symbolic links followed. kInvalid for what exists and is no regular file,
+// since a rename would replace it (a device, a pipe, a folder).
+Result<std::string> ResolveOutput(const std::string& path);
+
 Status WriteFileAtomically(const std::string& path, std::string_view bytes);
 
 // A file that is written under `path` + ".partial" and takes its name in Commit, after an fsync. If it is
-// dropped without Commit, the partial file is removed and what stood at `path` before is untouched.
+// dropped without Commit, the partial file is removed and what stood at `path` before is untouched. Two
+// writers of one path: the second gets kConflict.
 class FileWriter {
  public:
   static Result<FileWriter> Create(const std::string& path);

@@ -25,6 +25,8 @@ bool IsCheckpointName(const std::string& name) {
          name.find_first_not_of("0123456789", 5) == std::string::npos;
 }
 
+int64_t StepOf(const std::string& folder) { return std::stoll(folder.substr(folder.rfind("step-") + 5)); }
+
 std::span<const std::byte> BytesOf(const TensorView& view) {
   SAMESTEP_CHECK(view.contiguous());
   return {static_cast<const std::byte*>(view.data), static_cast<size_t>(view.elements()) * sizeof(float)};
@@ -71,6 +73,14 @@ Status WriteTensorFiles(const std::string& folder, const std::vector<StateTensor
     SAMESTEP_RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, name), list));
   }
   return {};
+}
+
+// Renamed first, so that a removal that is interrupted leaves no half checkpoint under a whole one's name.
+Status RemoveCheckpoint(const std::string& folder) {
+  const std::string doomed = folder + kPartial;
+  SAMESTEP_RETURN_IF_ERROR(RemoveTree(doomed));
+  SAMESTEP_RETURN_IF_ERROR(RenameDurably(folder, doomed));
+  return RemoveTree(doomed);
 }
 
 Status Damaged(const std::string& path, const std::string& what) {
@@ -167,7 +177,7 @@ Result<std::vector<std::string>> ListCheckpoints(const std::string& root) {
       if (!IsCheckpointName(name) || name.size() > 20 ||
           !FileExists(JoinPath(JoinPath(root, name), kManifest)))
         continue;
-      found.emplace_back(std::stoll(name.substr(5)), JoinPath(root, name));
+      found.emplace_back(StepOf(name), JoinPath(root, name));
     }
   }
   std::sort(found.begin(), found.end());
@@ -185,17 +195,21 @@ Result<std::string> LatestCheckpoint(const std::string& root) {
 Status KeepCheckpoints(const std::string& root, int64_t count) {
   SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders, ListCheckpoints(root));
   const int64_t surplus = static_cast<int64_t>(folders.size()) - count;
-  for (int64_t i = 0; i < surplus; ++i) {
-    // Renamed first, so that a removal that is interrupted leaves no half checkpoint under a whole one's
-    // name.
-    const std::string doomed = folders[static_cast<size_t>(i)] + kPartial;
-    SAMESTEP_RETURN_IF_ERROR(RemoveTree(doomed));
-    SAMESTEP_RETURN_IF_ERROR(RenameDurably(folders[static_cast<size_t>(i)], doomed));
-  }
+  for (int64_t i = 0; i < surplus; ++i)
+    SAMESTEP_RETURN_IF_ERROR(RemoveCheckpoint(folders[static_cast<size_t>(i)]));
   SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(root));
   for (const std::string& name : names) {
-    if (name.starts_with("step-") && name.ends_with(kPartial))
+    if (name.starts_with("step-") && name.ends_with(kPartial)) {
       SAMESTEP_RETURN_IF_ERROR(RemoveTree(JoinPath(root, name)));
+    }
+  }
+  return {};
+}
+
+Status RemoveCheckpointsAfter(const std::string& root, int64_t step) {
+  SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders, ListCheckpoints(root));
+  for (const std::string& folder : folders) {
+    if (StepOf(folder) > step) SAMESTEP_RETURN_IF_ERROR(RemoveCheckpoint(folder));
   }
   return {};
 }

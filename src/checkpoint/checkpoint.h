@@ -59,11 +59,14 @@ Result<std::string> LatestCheckpoint(const std::string& root);
 // Removes all but the newest `count`, and what an interrupted save left.
 Status KeepCheckpoints(const std::string& root, int64_t count);
 
+// Removes those after `step`: a run that goes back to an older one makes them again.
+Status RemoveCheckpointsAfter(const std::string& root, int64_t step);
+
 Result<Manifest> ReadManifest(const std::string& folder);
-// Every tensor must be in the manifest with its shape, and, to continue a run, the other way round (kAll). Every
-// fingerprint is verified.
+// Every tensor must be in the manifest with its shape, and, to continue a run, the other way round (kAll).
+// Every fingerprint is verified.
 enum class Coverage { kAll, kGiven };
-Status LoadTensors(const std::string& folder, const Manifest& manifest, const std::vector<StateTensor>& tensors,
-                   Coverage coverage = Coverage::kAll);
+Status LoadTensors(const std::string& folder, const Manifest& manifest,
+                   const std::vector<StateTensor>& tensors, Coverage coverage = Coverage::kAll);
 
 }  // namespace samestep

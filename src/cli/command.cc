@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <exception>
 #include <map>
 
 namespace samestep {
@@ -26,6 +30,19 @@ constexpr const char* kFooter =
     "module,\n"
     "  kernel, kernel-reread), SAMESTEP_ITERATIONS, SAMESTEP_RANKS, SAMESTEP_CAPTURE.";
 
+// A result that could not be written is not a success: CliMain looks at this.
+bool output_failed = false;
+
+void Print(const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  output_failed = std::fflush(stdout) != 0 || !written || output_failed;
+}
+
+bool AsksForJson(int argc, char** argv) {
+  return std::any_of(argv, argv + argc,
+                     [](const char* argument) { return std::string_view(argument) == "--json"; });
+}
+
 CLI::App* ParentOf(CLI::App& app, const std::string& name) {
   const size_t space = name.find(' ');
   if (space == std::string::npos) return &app;
@@ -44,14 +61,11 @@ bool IsTerminal(int descriptor) { return ::isatty(descriptor) == 1; }
 void Output::Result(const nlohmann::ordered_json& object, const std::string& text) const {
   const std::string line =
       json_ ? object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text;
-  fmt::print("{}{}", line, line.empty() || line.back() == '\n' ? "" : "\n");
-  std::fflush(stdout);
+  Print(line.empty() || line.back() == '\n' ? line : line + "\n");
 }
 
 void Output::Line(const std::string& text) const {
-  if (json_) return;
-  fmt::print("{}\n", text);
-  std::fflush(stdout);
+  if (!json_) Print(text + "\n");
 }
 
 int Output::Error(const Status& status) const {
@@ -87,8 +101,23 @@ int CliMain(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 3;
+    app.exit(error);
+    if (AsksForJson(argc, argv)) {
+      nlohmann::ordered_json object;
+      object["error"] = error.what();
+      object["exit_code"] = 3;
+      Output(true).Result(object, "");
+    }
+    return 3;
+  } catch (const std::exception& error) {  // the system's: memory, output
+    return Output(json).Error(IoError("{}", error.what()));
+  }
+  if (output_failed) {
+    fmt::print(stderr, "samestep: error: standard output could not be written: {}\n", std::strerror(errno));
+    if (exit_code == 0) exit_code = 2;
   }
   return exit_code;
 }

@@ -16,7 +16,11 @@ namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
 
-void RequestStop(int) { stop_requested = 1; }
+void RequestStop(int) {
+  stop_requested = 1;
+  constexpr char kMessage[] = "samestep: stopping after this step; again to end at once\n";
+  if (::write(STDERR_FILENO, kMessage, sizeof kMessage - 1) < 0) return;  // nobody is listening
+}
 
 void CatchStopSignals() {
   struct sigaction action = {};
@@ -32,7 +36,7 @@ struct TrainArguments {
   std::vector<std::string> set;
   int threads = 0;
   int64_t micro_batch = 0, stop_after = 0;
-  uint64_t hostile = 0;
+  int64_t hostile = 0;
   bool resume = false, poison = false, no_tensorboard = false;
 };
 
@@ -42,6 +46,7 @@ class Console : public RunReporter {
       : out_(out), recipe_(recipe), progress_("training", recipe.train.steps) {}
 
   void OnStart(const Trainer& trainer, int64_t resumed_at) override {
+    CatchStopSignals();  // before, there is nothing to save
     out_.Line(fmt::format("{} parameters, {} samples of {} tokens a step, {} steps, {} thread{}",
                           trainer.model().parameters().elements(), recipe_.train.global_batch,
                           recipe_.model.sequence, recipe_.train.steps, ThreadCount(),
@@ -92,9 +97,8 @@ int RunTrain(const TrainArguments& a, const Output& out) {
   }
   const Result<Recipe> recipe = RecipeOf(a);
   if (!recipe.ok()) return out.Error(recipe.status());
-  SetSchedule({a.threads, a.hostile});
+  SetSchedule({a.threads, static_cast<uint64_t>(a.hostile)});
   SetPoisonEmptyTensors(a.poison);
-  CatchStopSignals();
 
   RunOptions options;
   options.recipe = *recipe;
@@ -113,8 +117,9 @@ int RunTrain(const TrainArguments& a, const Output& out) {
   object["steps"] = recipe->train.steps;
   object["stopped"] = result->stopped;
   object["resumed_at"] = result->resumed_at;
-  object["loss"] = result->loss;
-  object["loss_hex"] = HexOf(result->loss);
+  const bool trained = result->step > result->resumed_at;  // else there is no loss of this invocation
+  object["loss"] = trained ? nlohmann::ordered_json(result->loss) : nullptr;
+  object["loss_hex"] = trained ? nlohmann::ordered_json(HexOf(result->loss)) : nullptr;
   object["digest"] = result->digest.hex();
   object["recipe_digest"] = RecipeDigest(*recipe).hex();
   out.Result(object, fmt::format("{}trajectory digest after step {}: {}",
@@ -133,15 +138,16 @@ const bool registered =
       app.add_flag("--resume", a->resume, "Continue the run in the folder from its newest checkpoint");
       app.add_option("--from", a->from, "Continue from this checkpoint folder instead of the newest");
       app.add_option("--stop-after", a->stop_after, "Save and end after this step; --resume goes on")
-          ->check(CLI::PositiveNumber);
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
       app.add_option("--threads", a->threads, "Threads (default: one for each core); changes no bit")
           ->check(CLI::Range(1, 1024));
       app.add_option("--micro-batch", a->micro_batch,
                      "Samples that go through the model together; changes no bit")
-          ->check(CLI::PositiveNumber);
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
       app.add_option("--simd", a->simd, "Instruction set, e.g. avx2 (default: the best); changes no bit");
       app.add_option("--hostile", a->hostile,
-                     "Permute and delay the tasks of all kernels by this seed; changes no bit");
+                     "Permute and delay the tasks of all kernels by this seed; changes no bit")
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 62));
       app.add_flag("--poison", a->poison,
                    "Fill new memory with NaN, so that a read of unwritten memory shows");
       app.add_flag("--no-tensorboard", a->no_tensorboard, "Write no TensorBoard events");

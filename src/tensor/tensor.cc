@@ -131,10 +131,10 @@ Tensor Tensor::Empty(const Shape& shape, DType dtype) {
   const size_t allocated = (used + alignment) / alignment * alignment;
   void* memory = std::aligned_alloc(alignment, allocated);
   if (memory == nullptr) {
-    CheckFailed(
-        __FILE__, __LINE__, "memory for a tensor",
-        fmt::format("{} bytes for shape {}; use a smaller micro_batch or [memory] recompute = \"layer\"",
-                    used, shape.ToString()));
+    throw OutOfMemory(fmt::format(
+        "no memory for a tensor of {} bytes, shape {}; use a smaller train.micro_batch, memory.recompute = "
+        "\"layer\", or a smaller model",
+        used, shape.ToString()));
   }
   if (alignment == kHugePage) ::madvise(memory, allocated, MADV_HUGEPAGE);
   if (poison) std::memset(memory, 0xFF, used);  // NaN in every float type

@@ -14,7 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -72,6 +74,17 @@ struct TensorView {
 
 // A whole, contiguous tensor at `data`.
 TensorView ViewOf(void* data, const Shape& shape, DType dtype = DType::kF32);
+
+// The system has no memory left. The one exception of the project's own: whoever allocates cannot go on, and
+// the command line says it.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  explicit OutOfMemory(std::string message) : message_(std::move(message)) {}
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
 
 class Tensor {
  public:

@@ -77,6 +77,12 @@ class RunLoop {
       trainer_->Initialize();
     } else {
       SAMESTEP_RETURN_IF_ERROR(LoadState(checkpoint, *trainer_, identity_));
+      SAMESTEP_RETURN_IF_ERROR(
+          RemoveCheckpointsAfter(CheckpointsFolder(options_.folder), trainer_->position().step));
+    }
+    if (options_.stop_after > 0 && options_.stop_after <= trainer_->position().step) {
+      return UsageError("the run is at step {} already, --stop-after {} lies behind; name a later step",
+                        trainer_->position().step, options_.stop_after);
     }
     result_.resumed_at = trainer_->position().step;
     result_.step = trainer_->position().step;
@@ -94,6 +100,8 @@ class RunLoop {
   }
 
   Status OpenOutputs() {
+    // First what the environment may have wrong: a run that never began must not look like one.
+    SAMESTEP_RETURN_IF_ERROR(recorder_.Start(options_.recipe, identity_.recipe_digest));
     SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(RecipeFile(options_.folder), identity_.recipe));
     SAMESTEP_ASSIGN_OR_RETURN(
         MetricsWriter metrics,
@@ -106,7 +114,7 @@ class RunLoop {
                                 EventWriter::Open(folder, SystemClock(), result_.resumed_at));
       events_.emplace(std::move(events));
     }
-    return recorder_.Start(options_.recipe, identity_.recipe_digest);
+    return {};
   }
 
   Status Loop() {

@@ -88,7 +88,7 @@ Result<StepReport> Trainer::Step() {
     return NotFiniteError(
         "step {}: loss {} and gradient norm {} must be finite; the first gradient that is not is {}. Nothing "
         "was "
-        "updated; resume from the last checkpoint with a lower optimizer.lr, or trace the step "
+        "updated; begin a new run (another --run folder) with a lower optimizer.lr, or trace this step "
         "(SAMESTEP_TRACE)",
         report.step, report.loss, report.norm, tensor.empty() ? "none (the loss itself)" : tensor);
   }

@@ -68,7 +68,7 @@ class TraceComparer {
     SAMESTEP_ASSIGN_OR_RETURN(TraceRank opened, TraceRank::Open(side.folder, rank, side.listing.ranks));
     for (const auto& file : opened.files()) {
       out_.bytes += file->size() + file->side_size();
-      out_.bytes_read += file->side_size();
+      out_.bytes_read += file->bytes_read();
     }
     return opened;
   }
@@ -129,6 +129,7 @@ class TraceComparer {
       if (where != 3) {
         comparison.verdict = Verdict::kCannotJudge;
         comparison.reason = fmt::format("only {} has a trace of rank {}", where == 1 ? 'A' : 'B', rank);
+        ++unverified_;
         out_.ranks.push_back(std::move(comparison));
         continue;
       }
@@ -172,6 +173,7 @@ class TraceComparer {
 
   // One rank of each, or all of each where the layouts differ.
   void Compare(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b, RankComparison* out) {
+    unverified_ += a.size() + b.size();
     std::string missing;
     for (const KeyPair& pair : PairKeys(*a[0], *b[0])) {
       if (!options_.iterations.Has(pair.key.iteration)) continue;
@@ -274,33 +276,42 @@ class TraceComparer {
   // All that was compared agrees; was it all?
   void JudgeCoverage(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b,
                      const std::string& missing, RankComparison* out) {
-    std::string why;
+    std::string damage, why;
     for (const auto* side : {&a, &b}) {
       const char name = side == &a ? 'A' : 'B';
-      for (TraceRank* rank : *side) {
-        if (!why.empty()) break;
-        if (const std::string damage = rank->Damage(); !damage.empty()) {
-          why = fmt::format("{}: {}", name, damage);
-        } else if (!rank->finished()) {
-          why =
-              fmt::format("{}: {} was not finished: the run was stopped after iteration {}, or still goes on",
-                          name, rank->files().back()->path(), LastIteration(*rank));
-        } else if (Verifies(*rank)) {
-          if (const Status status = rank->Verify(); !status.ok()) {
-            out->verdict = Verdict::kCannotJudge;
-            out->reason = fmt::format("{}: {}", name, status.message());
-            return;
-          }
-        }
+      for (const TraceRank* rank : *side) {
+        if (damage.empty()) damage = DamageOf(*rank, name);
+        if (why.empty()) why = WhyOpen(*rank, name);
       }
     }
-    // With chosen iterations, what lies behind them does not matter.
-    if (!options_.iterations.all()) why.clear();
+    if (!damage.empty()) why = damage;
     if (why.empty()) why = missing;
     if (why.empty() && out->compared == 0) why = "no iteration is in both";
     if (why.empty()) return;
     out->verdict = Verdict::kCannotJudge;
     out->reason = why;
+  }
+
+  // Damage counts wherever it is, since it shows that the file is not what was written.
+  std::string DamageOf(const TraceRank& rank, char name) {
+    if (!rank.torn() && !rank.Damage().empty()) return fmt::format("{}: {}", name, rank.Damage());
+    if (!Verifies(rank)) return "";
+    if (const Status status = rank.Verify(); !status.ok())
+      return fmt::format("{}: {}", name, status.message());
+    --unverified_;
+    return "";
+  }
+
+  // Why more may have come than the last whole segment, where the question reaches behind that.
+  std::string WhyOpen(const TraceRank& rank, char name) const {
+    const int64_t last = LastIteration(rank);
+    if (options_.iterations.last() <= last) return "";
+    const std::string advice =
+        last < 1 ? "" : fmt::format("; to compare what is whole: --iterations 1-{}", last);
+    if (rank.torn()) return fmt::format("{}: {}{}", name, rank.Damage(), advice);
+    if (rank.finished()) return "";
+    return fmt::format("{}: {} was not finished: the run was stopped after iteration {}, or still goes on{}",
+                       name, rank.files().back()->path(), last, advice);
   }
 
   bool Verifies(const TraceRank& rank) {
@@ -333,7 +344,7 @@ class TraceComparer {
   }
 
   void Conclude() {
-    out_.verified = verified_bytes_ > 0;
+    out_.verified = unverified_ == 0 && verified_bytes_ > 0;
     bool diverged = false, cannot = false;
     for (const RankComparison& rank : out_.ranks) {
       diverged = diverged || rank.verdict == Verdict::kDiverged;
@@ -371,6 +382,7 @@ class TraceComparer {
   Comparison out_;
   int64_t out_events_ = 0, logically_compared_ = 0, not_comparable_ = 0;
   uint64_t verified_bytes_ = 0;
+  size_t unverified_ = 0;  // ranks of either side
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ enum class Verdict { kSame = 0, kDiverged = 1, kCannotJudge = 2 };
 struct CompareOptions {
   Selection iterations, ranks;
   bool other_recipe = false;  // compare although the recipes differ
-  // Whether the checksums of all blocks are read, too, and not only those of the roll-ups.
+  // Whether the checksums of all blocks are read, too, and not only those of the roll-ups. Where a difference
+  // is found, what follows it is not read.
   enum class Verify { kIfSmall, kYes, kNo } verify = Verify::kIfSmall;
 };
 
@@ -47,7 +48,7 @@ struct Comparison {
   std::string strength;  // what agreement rests on: "fingerprints", "bytes", "structure"; and of what
   std::string level;
   bool across_layouts = false;
-  bool verified = false;  // checksums of all blocks were read
+  bool verified = false;  // the checksums of all blocks up to the last whole segment, in every rank of both
   std::vector<RankComparison> ranks;
   std::vector<std::string> warnings, notes;
   uint64_t bytes = 0, bytes_read = 0;  // of both traces

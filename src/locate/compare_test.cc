@@ -344,6 +344,111 @@ TEST(Compare, ATruncatedOrDamagedTraceIsNeverTheSame) {
   }
 }
 
+CompareOptions Chosen(const char* iterations,
+                      CompareOptions::Verify verify = CompareOptions::Verify::kIfSmall) {
+  CompareOptions options;
+  options.iterations = *Selection::Parse(iterations, "");
+  options.verify = verify;
+  return options;
+}
+
+TEST(Compare, ChosenIterationsForgiveATornTailAndNoDamage) {
+  Folder good, bad;
+  Program two;
+  two.last = 2;
+  Record(good, two);
+  Record(bad, two);
+  const std::string path = bad / kTrace, whole = *ReadFile(path);
+  const std::string killed = whole.substr(0, whole.size() - 32);  // without the block that ends it
+  std::vector<uint64_t> ends;
+  for (const RollUp& r : (*TraceFile::Open(path))->segments()) ends.push_back(r.end);
+  ASSERT_EQ(ends.size(), 2u);
+  // Killed, or with the next segment's beginning: whole up to there, and no further.
+  for (const std::string& tail : {std::string(), whole.substr(ends[0], 40)}) {
+    toy::Put(path, killed + tail);
+    const Comparison c = Compare(good, bad, Chosen("1-2"));
+    EXPECT_EQ(c.ExitCode(), 0) << DescribeText(c);
+    EXPECT_TRUE(c.verified);
+    EXPECT_EQ(Compare(good, bad).ExitCode(), 2);
+    EXPECT_EQ(Compare(bad, bad, Chosen("1-3")).ExitCode(), 2);
+    EXPECT_NE(DescribeText(Compare(good, bad)).find("--iterations 1-2"), std::string::npos);
+  }
+  for (const bool has_side : {true, false}) {
+    if (!has_side) std::filesystem::remove(bad / "rank-00000-of-00001.rollup");
+    for (size_t at = 0; at < killed.size(); ++at) {
+      std::string damaged = killed;
+      damaged[at] = static_cast<char>(damaged[at] ^ 1 << at % 8);
+      toy::Put(path, damaged);
+      const auto c = CompareTraces(good.path(), bad.path(), Chosen("1-2"));
+      EXPECT_EQ(c.ok() ? c->ExitCode() : c.status().ExitCode(), 2) << at;
+    }
+  }
+}
+
+TEST(Compare, ChecksumsAreClaimedOnlyIfAllWereRead) {
+  Folder good, bad, fault;
+  Record(good, {});
+  Record(bad, {});
+  Record(fault, With(Fault::kData));
+  EXPECT_TRUE(Compare(good, bad).verified);
+  EXPECT_FALSE(Compare(good, fault).verified);  // it stops at the difference
+  std::string damaged = *ReadFile(bad / kTrace);
+  damaged[(*TraceFile::Open(bad / kTrace))->segments()[1].end + 40] ^= 1;
+  toy::Put(bad / kTrace, damaged);
+  using Verify = CompareOptions::Verify;
+  for (const char* iterations : {"all", "1-4", "3"}) {
+    EXPECT_EQ(Compare(good, bad, Chosen(iterations)).ExitCode(), 2);
+    EXPECT_EQ(Compare(bad, good, Chosen(iterations, Verify::kYes)).ExitCode(), 2);
+    const Comparison quick = Compare(good, bad, Chosen(iterations, Verify::kNo));
+    EXPECT_EQ(quick.ExitCode(), 0);  // by roll-ups, and it says so
+    EXPECT_FALSE(quick.verified);
+    EXPECT_NE(DescribeText(quick).find("not the checksums"), std::string::npos);
+    EXPECT_LT(quick.bytes_read, quick.bytes);
+  }
+}
+
+TEST(Compare, RollUpsOfAnotherRunAreNotBelieved) {
+  Folder good, bad;
+  Record(good, {});
+  {
+    BitFlip fault(3, "layers.1");
+    Record(bad, {});
+  }
+  const std::string side = "rank-00000-of-00001.rollup";
+  toy::Put(bad / side, *ReadFile(good / side));
+  for (const auto verify : {CompareOptions::Verify::kIfSmall, CompareOptions::Verify::kNo}) {
+    for (const char* iterations : {"all", "3"}) {
+      const Comparison c = Compare(good, bad, Chosen(iterations, verify));
+      ASSERT_EQ(c.ExitCode(), 1) << DescribeText(c);
+      EXPECT_EQ(First(c).key.iteration, 3);
+      EXPECT_EQ(First(c).site.module, "layers.1");
+    }
+  }
+}
+
+TEST(Compare, DamageBeforeAResumeIsFound) {
+  Folder straight, resumed;
+  Program half, rest;
+  half.finish = false;
+  half.last = 2;
+  rest.first = 3;
+  Record(straight, {});
+  const std::vector<float> weights = half.Run();
+  Record(resumed, half);
+  {
+    Environment environment({{"SAMESTEP_TRACE", resumed.path()}});
+    rest.Run(weights);
+  }
+  const std::string path = resumed / kTrace, whole = *ReadFile(path);
+  const std::string torn = whole + whole.substr((*TraceFile::Open(path))->segments()[0].end, 40);
+  toy::Put(path, torn);
+  EXPECT_EQ(Compare(straight, resumed).ExitCode(), 0) << DescribeText(Compare(straight, resumed));
+  std::string damaged = torn;
+  damaged[(*TraceFile::Open(path))->segments()[0].end + 40] ^= 1;
+  toy::Put(path, damaged);
+  EXPECT_EQ(Compare(straight, resumed).ExitCode(), 2);
+}
+
 TEST(Compare, SelectionsOfOneSideAreNotMissing) {
   Folder a, b;
   Record(a, {});

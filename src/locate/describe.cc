@@ -200,7 +200,9 @@ std::string DescribeText(const Comparison& c) {
   for (const std::string& note : c.notes) out += fmt::format("note: {}\n", note);
   if (c.bytes > 0) {
     out += fmt::format("read {} of {} bytes{}\n", std::min(c.bytes_read, c.bytes), c.bytes,
-                       c.verified ? " (checksums of all blocks included)" : "");
+                       c.verified                    ? " (checksums of all blocks included)"
+                       : c.verdict == Verdict::kSame ? " (not the checksums of all blocks: --verify)"
+                                                     : "");
   }
   if (!out.empty()) out.pop_back();
   return out;
@@ -216,6 +218,7 @@ ordered_json DescribeJson(const Comparison& c) {
   json["reason"] = c.reason;
   json["level"] = c.level;
   json["strength"] = c.strength;
+  json["verified"] = c.verified;
   json["across_layouts"] = c.across_layouts;
   json["ranks"] = ordered_json::array();
   for (const RankComparison& rank : c.ranks) {

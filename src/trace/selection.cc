@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 namespace samestep {
@@ -40,6 +41,12 @@ bool Selection::Has(int64_t number) const {
   return all() || std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
            return number >= range.first && number <= range.second;
          });
+}
+
+int64_t Selection::last() const {
+  int64_t last = all() ? std::numeric_limits<int64_t>::max() : 0;
+  for (const auto& range : ranges_) last = std::max(last, range.second);
+  return last;
 }
 
 std::string Selection::ToString() const {

@@ -22,6 +22,7 @@ class Selection {
   static Result<Selection> Parse(std::string_view text, std::string_view source);
   bool Has(int64_t number) const;
   bool all() const { return ranges_.empty(); }
+  int64_t last() const;  // the greatest number; of all, the greatest there is
   std::string ToString() const;
 
  private:

@@ -272,9 +272,12 @@ Result<std::unique_ptr<TraceFile>> TraceFile::FromBytes(std::string_view bytes, 
   return file;
 }
 
-Result<TraceFile::Block> TraceFile::BlockAt(uint64_t offset, bool check) const {
+Result<TraceFile::Block> TraceFile::BlockAt(uint64_t offset, bool check, bool* cut) const {
   const uint64_t left = bytes_.size() - offset;
-  if (left < kBlockHeader) return InvalidError("it ends inside a block's header at byte {}", offset);
+  if (left < kBlockHeader) {
+    if (cut != nullptr) *cut = true;
+    return InvalidError("it ends inside a block's header at byte {}", offset);
+  }
   const std::string_view header = bytes_.substr(offset, kBlockHeader);
   ByteReader in(header);
   Block block;
@@ -289,6 +292,7 @@ Result<TraceFile::Block> TraceFile::BlockAt(uint64_t offset, bool check) const {
     return InvalidError("its bytes are damaged at byte {}: no block begins there", offset);
   }
   if (stored > left - kBlockHeader) {
+    if (cut != nullptr) *cut = true;
     return InvalidError("it is truncated: the block at byte {} needs {} bytes, and {} are there", offset,
                         stored + kBlockHeader, left);
   }
@@ -325,34 +329,56 @@ Status TraceFile::ReadHeader() {
   if (!header.ok()) return InvalidError("{}: {}", path_, header.status().message());
   header_ = std::move(header).value();
   header_digest_ = DigestOf(json);
-  first_block_ = definitions_end_ = block->end;
+  first_block_ = definitions_end_ = whole_ = block->end;
   return {};
 }
 
-// Roll-ups are in the trace itself, too; the side file saves reading it. So whatever is wrong with the side
-// file ends its use and no more.
+// Whether the blocks from `begin` on are one segment that ends with this roll-up, by headers and the end
+// block alone.
+bool TraceFile::EndsWith(const RollUp& roll_up, uint64_t begin) {
+  for (uint64_t at = begin; at < roll_up.end;) {
+    auto block = BlockAt(at, /*check=*/false);
+    if (block.ok() && block->type == kEndBlock) block = BlockAt(at, /*check=*/true);
+    if (!block.ok()) return false;
+    bytes_read_ += kBlockHeader;
+    at = block->end;
+    if (block->type == kDefinitionBlock || block->type == kEventBlock) continue;
+    if (block->type != kEndBlock || at != roll_up.end) return false;
+    bytes_read_ += block->stored.size();
+    const auto payload = Payload(*block);
+    RollUp content = roll_up;
+    content.end = 0;
+    return payload.ok() && *payload == content.Bytes() && block->key == roll_up.key;
+  }
+  return false;
+}
+
+// Roll-ups are in the trace itself, too; the side file saves reading all of it. So whatever is wrong with the
+// side file ends its use and no more. Each of its records must be the one in the trace: the side file of
+// another run of the recipe has the same header.
 void TraceFile::ReadSide(const std::string& path) {
   auto bytes = ReadFile(path);
   if (!bytes.ok()) return;
   const std::string_view side = *bytes;
-  side_size_ = side.size();
+  side_size_ = bytes_read_ = side.size();
   if (side.size() < kSideHeader || !side.starts_with(kSideMagic)) return;
   if (side.substr(kSideMagic.size(), 16) != header_digest_.bytes()) return;
   uint64_t end = first_block_;
   for (size_t at = kSideHeader; at + RollUp::kBytes <= side.size(); at += RollUp::kBytes) {
     auto roll_up = RollUp::Parse(side.substr(at, RollUp::kBytes));
     if (!roll_up.ok() || roll_up->end <= end || roll_up->end > bytes_.size()) return;
-    end = roll_up->end;
+    if (!EndsWith(*roll_up, end)) return;
+    end = whole_ = roll_up->end;
     segments_.push_back(*roll_up);
   }
 }
 
 // Finds the segments behind the last one known.
 void TraceFile::Scan() {
-  uint64_t at = segments_.empty() ? first_block_ : segments_.back().end;
-  uint64_t whole = at;
+  uint64_t at = whole_;
+  bytes_read_ += bytes_.size() - at;
   while (at < bytes_.size() && !finished_) {
-    auto block = BlockAt(at, /*check=*/true);
+    auto block = BlockAt(at, /*check=*/true, &torn_);
     if (!block.ok()) {
       damage_ = block.status().message();
       return;
@@ -360,7 +386,7 @@ void TraceFile::Scan() {
     at = block->end;
     if (block->type == kFinishBlock) {
       finished_ = true;
-      whole = at;
+      whole_ = at;
     }
     if (block->type != kEndBlock) continue;
     const auto payload = Payload(*block);
@@ -369,13 +395,14 @@ void TraceFile::Scan() {
       damage_ = fmt::format("the end of {} before byte {} is damaged", block->key.ToString(), at);
       return;
     }
-    roll_up->end = whole = at;
+    roll_up->end = whole_ = at;
     segments_.push_back(*roll_up);
   }
-  if (whole < bytes_.size()) {
-    damage_ = finished_ ? fmt::format("it has {} bytes behind its end", bytes_.size() - whole)
+  if (whole_ < bytes_.size()) {
+    torn_ = !finished_;
+    damage_ = finished_ ? fmt::format("it has {} bytes behind its end", bytes_.size() - whole_)
                         : fmt::format("it ends inside a segment, {} bytes behind the last whole one",
-                                      bytes_.size() - whole);
+                                      bytes_.size() - whole_);
   }
 }
 
@@ -469,21 +496,21 @@ Result<Segment> TraceFile::Read(size_t index) {
   return segment;
 }
 
-Status TraceFile::Verify() {
-  for (uint64_t at = kMagic.size(); at < bytes_.size();) {
+Status TraceFile::Verify() const {
+  auto expected = segments_.begin();
+  for (uint64_t at = kMagic.size(); at < whole_;) {
     auto block = BlockAt(at, /*check=*/true);
     if (!block.ok()) return InvalidError("{}: {}", path_, block.status().message());
     at = block->end;
     if (block->type != kEndBlock) continue;
-    const auto found =
-        std::find_if(segments_.begin(), segments_.end(), [&](const RollUp& r) { return r.end == at; });
     SAMESTEP_ASSIGN_OR_RETURN(const std::string payload, Payload(*block));
     auto own = RollUp::Parse(payload);
-    if (!own.ok() || found == segments_.end() || found->required != own->required ||
-        found->phases != own->phases) {
+    if (own.ok()) own->end = at;
+    if (!own.ok() || expected == segments_.end() || expected->Bytes() != own->Bytes()) {
       return InvalidError("{}: the roll-up of {} is not the one beside it in the .rollup file", path_,
                           block->key.ToString());
     }
+    ++expected;
   }
   return {};
 }
@@ -537,11 +564,8 @@ std::string TraceRank::Damage() const {
   return "";
 }
 
-Status TraceRank::Verify() {
-  for (size_t g = 0; g < files_.size(); ++g) {
-    const bool torn = g + 1 < files_.size() && !files_[g]->damage().empty();
-    if (!torn) SAMESTEP_RETURN_IF_ERROR(files_[g]->Verify());
-  }
+Status TraceRank::Verify() const {
+  for (const auto& file : files_) SAMESTEP_RETURN_IF_ERROR(file->Verify());
   return {};
 }
 

@@ -90,13 +90,16 @@ class TraceFile {
   const std::vector<RollUp>& segments() const { return segments_; }
   bool finished() const { return finished_; }
   const std::string& damage() const { return damage_; }  // empty: none
+  // Whether damage() is no more than a tail as a killed writer leaves it: the file ends inside a segment.
+  bool torn() const { return torn_; }
   uint64_t size() const { return bytes_.size(); }
   uint64_t side_size() const { return side_size_; }
+  uint64_t bytes_read() const { return bytes_read_; }  // of both files, to find the segments
   size_t definition_count() const { return definitions_.size(); }
 
   Result<Segment> Read(size_t segment);
-  // Reads the checksum of every block.
-  Status Verify();
+  // Reads the checksum of every block up to the last whole segment; what is behind it, damage() tells.
+  Status Verify() const;
 
  private:
   struct Block;
@@ -104,7 +107,9 @@ class TraceFile {
   Status ReadHeader();
   void ReadSide(const std::string& path);
   void Scan();
-  Result<Block> BlockAt(uint64_t offset, bool check) const;
+  bool EndsWith(const RollUp& roll_up, uint64_t begin);
+  // `cut`: whether it fails since the file ends.
+  Result<Block> BlockAt(uint64_t offset, bool check, bool* cut = nullptr) const;
   Result<std::string> Payload(const Block& block) const;
   Status ReadDefinitions(uint64_t end);
   Status AddDefinitions(const Block& block);
@@ -116,9 +121,10 @@ class TraceFile {
   TraceHeader header_;
   Digest header_digest_;
   uint64_t first_block_ = 0;  // behind the header
-  uint64_t side_size_ = 0;
+  uint64_t whole_ = 0;        // behind the last whole segment, or the end block
+  uint64_t side_size_ = 0, bytes_read_ = 0;
   std::vector<RollUp> segments_;
-  bool finished_ = false;
+  bool finished_ = false, torn_ = false;
   std::string damage_;
   uint64_t definitions_end_ = 0;  // blocks before it have been searched for definitions
   std::vector<std::unique_ptr<const Definition>> definitions_;
@@ -143,9 +149,10 @@ class TraceRank {
   // Whether the run recorded `iteration`, had it come that far.
   bool Selects(int64_t iteration) const { return iterations_.Has(iteration); }
   bool finished() const { return files_.back()->finished(); }
-  // Damage of the last generation, or of an earlier one in what no later one replaced.
+  // Damage of the last generation; what an earlier one lost to it shows as missing segments.
   std::string Damage() const;
-  Status Verify();
+  bool torn() const { return files_.back()->torn(); }  // Damage() is a torn tail
+  Status Verify() const;                               // of all generations
 
  private:
   std::vector<std::unique_ptr<TraceFile>> files_;

@@ -114,6 +114,30 @@ def test_truncated_and_foreign_traces_exit_with_2(samestep, traces, tmp_path):
     samestep("diff", traces["a"], status=3)
 
 
+def test_chosen_iterations_do_not_hide_damage(samestep, traces, tmp_path):
+    killed = tmp_path / "killed"
+    shutil.copytree(traces["b"], killed)
+    stream = next(killed.glob("*.trace"))
+    data = bytearray(stream.read_bytes()[:-32])  # without its last block
+    stream.write_bytes(data)
+    samestep("diff", traces["a"], killed, status=2)
+    assert "checksums of all" in samestep("diff", traces["a"], killed, "--iterations", "1-12", status=0).stdout
+    data[len(data) // 2] ^= 1
+    stream.write_bytes(data)
+    for option in ([], ["--verify"]):
+        text = samestep("diff", traces["a"], killed, "--iterations", "1-12", *option, status=2).stdout
+        assert "damaged" in text
+
+
+def test_roll_ups_of_another_run_are_not_believed(samestep, traces, tmp_path):
+    mixed = tmp_path / "mixed"
+    shutil.copytree(traces["fault"], mixed)
+    for side in traces["a"].glob("*.rollup"):
+        shutil.copy(side, mixed / side.name)
+    for options in ([], ["--iterations", "7"], ["--iterations", "7", "--no-verify"]):
+        assert "iteration 7" in samestep("diff", traces["a"], mixed, *options, status=1).stdout
+
+
 def test_info_dump_and_export(samestep, traces, tmp_path):
     assert "level kernel" in samestep("trace", "info", traces["a"]).stdout
     assert "linear.forward" in samestep("trace", "dump", traces["a"]).stdout

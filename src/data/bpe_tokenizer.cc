@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxFile = uint64_t{1} << 28;
 constexpr int64_t kMaxId = (int64_t{1} << 22) - 1;
 constexpr size_t kMaxDocument = size_t{1} << 30;
+constexpr int kMaxDepth = 64;
 
 struct AddedToken {
   std::string content;  // normalized, if it is matched in normalized text
@@ -189,6 +190,26 @@ class BpeTokenizer : public Tokenizer {
  private:
   Parts parts_;
 };
+
+// Brackets within brackets. The parser of JSON needs no stack for them, but what walks its result does, its
+// dump() included.
+bool IsTooDeep(std::string_view json) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      if (++depth > kMaxDepth) return true;
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+  return false;
+}
 
 // Reads the parts of a tokenizer.json. A type error within Json throws and is caught by the caller.
 class Loader {
@@ -505,6 +526,7 @@ class Loader {
 Result<std::shared_ptr<const Tokenizer>> ParseHuggingFaceTokenizer(std::string_view json,
                                                                    const std::string& name,
                                                                    const TokenizerOptions& options) {
+  if (IsTooDeep(json)) return InvalidError("{}: nested deeper than {} levels", name, kMaxDepth);
   try {
     const Json root = Json::parse(json);
     return Loader(root, name, options).Load();
@@ -524,6 +546,7 @@ Result<std::shared_ptr<const Tokenizer>> LoadGpt2Tokenizer(const std::string& me
                                                            const TokenizerOptions& options) {
   SAMESTEP_ASSIGN_OR_RETURN(const std::string merges, ReadFile(merges_path, kMaxFile));
   SAMESTEP_ASSIGN_OR_RETURN(const std::string vocab, ReadFile(vocab_path, kMaxFile));
+  if (IsTooDeep(vocab)) return InvalidError("{}: nested deeper than {} levels", vocab_path, kMaxDepth);
   try {
     Json root = {{"model", {{"type", "BPE"}, {"vocab", Json::parse(vocab)}, {"merges", Json::array()}}},
                  {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},

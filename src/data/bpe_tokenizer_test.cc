@@ -88,6 +88,34 @@ TEST(BpeTokenizer, TextThatIsNotUtf8IsRefusedWithItsPlace) {
   }
 }
 
+// Brackets in brackets, where they would be walked: refused, and the stack holds.
+TEST(BpeTokenizer, DeepNestingIsRefused) {
+  const auto nested = [](int levels, const std::string& open, const std::string& inner,
+                         const std::string& close) {
+    std::string text;
+    for (int i = 0; i < levels; ++i) text += open;
+    text += inner;
+    for (int i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  const auto parse = [](const std::string& field, const std::string& value) {
+    Json json = Base("bytes");
+    json[field] = "VALUE";
+    std::string text = json.dump();
+    text.replace(text.find("\"VALUE\""), 7, value);
+    return ParseHuggingFaceTokenizer(text, "t.json", {}).status();
+  };
+  const std::string normalizers = R"({"type":"Sequence","normalizers":[)";
+  EXPECT_TRUE(parse("normalizer", nested(30, normalizers, R"({"type":"NFC"})", "]}")).ok());
+  EXPECT_NE(parse("normalizer", nested(100000, normalizers, R"({"type":"NFC"})", "]}")).message().find("64"),
+            std::string::npos);
+  EXPECT_FALSE(parse("decoder", nested(100000, R"({"type":"Sequence","decoders":[)", "", "]}")).ok());
+  EXPECT_FALSE(parse("version", nested(100000, "[", "", "]")).ok());
+  EXPECT_FALSE(parse("model", R"({"vocab":{},"merges":[)" + nested(100000, "[", "", "]") + "]}").ok());
+  // Brackets within strings do not count.
+  EXPECT_TRUE(parse("comment", "\"\\\"" + std::string(1000, '[') + "\"").ok());
+}
+
 // Each of these changes what a text becomes; none may pass unnoticed.
 TEST(BpeTokenizer, WhatIsNotSupportedIsRefusedByName) {
   const std::vector<std::pair<const char*, const char*>> cases = {

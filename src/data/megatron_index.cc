@@ -121,6 +121,31 @@ void Append(std::span<const int32_t> tokens, std::vector<char>& raw) {
   }
 }
 
+// A file that makes room for a new one, and comes back unless Release is called.
+class SetAside {
+ public:
+  static Result<SetAside> Move(const std::string& path) {
+    SetAside aside;
+    if (!FileExists(path)) return aside;
+    SAMESTEP_RETURN_IF_ERROR(RenameDurably(path, path + ".earlier"));
+    aside.path_ = path;
+    return aside;
+  }
+  SetAside(SetAside&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  SetAside& operator=(SetAside&&) = delete;
+  ~SetAside() {
+    if (!path_.empty()) (void)RenameDurably(path_ + ".earlier", path_);
+  }
+  Status Release() {
+    const std::string path = std::exchange(path_, {});
+    return path.empty() ? Status() : RemoveTree(path + ".earlier");
+  }
+
+ private:
+  SetAside() = default;
+  std::string path_;
+};
+
 }  // namespace
 
 int TokenBytes(TokenType type) {
@@ -343,7 +368,6 @@ void MegatronWriter::EndDocument() { documents_.push_back(sequences()); }
 
 Status MegatronWriter::Commit() {
   SAMESTEP_CHECK_EQ(documents_.back(), sequences());
-  // The index of an earlier pair must not stand beside the new tokens if we are stopped in between.
   SAMESTEP_ASSIGN_OR_RETURN(FileWriter index, FileWriter::Create(prefix_ + ".idx"));
   const uint64_t counts[2] = {lengths_.size(), documents_.size()};
   const uint8_t code = static_cast<uint8_t>(type_);
@@ -358,9 +382,14 @@ Status MegatronWriter::Commit() {
     offset += int64_t{length} * TokenBytes(type_);
   }
   SAMESTEP_RETURN_IF_ERROR(index.Write(documents_.data(), documents_.size() * sizeof documents_[0]));
-  if (FileExists(prefix_ + ".idx")) SAMESTEP_RETURN_IF_ERROR(RemoveTree(prefix_ + ".idx"));
+  // The index of an earlier pair must not stand beside the new tokens if we are stopped in between, and the
+  // pair must be there again if we fail.
+  SAMESTEP_ASSIGN_OR_RETURN(SetAside earlier_index, SetAside::Move(prefix_ + ".idx"));
+  SAMESTEP_ASSIGN_OR_RETURN(SetAside earlier_bin, SetAside::Move(prefix_ + ".bin"));
   SAMESTEP_RETURN_IF_ERROR(bin_.Commit());
-  return index.Commit();
+  SAMESTEP_RETURN_IF_ERROR(index.Commit());
+  SAMESTEP_RETURN_IF_ERROR(earlier_bin.Release());
+  return earlier_index.Release();
 }
 
 }  // namespace samestep

@@ -230,6 +230,33 @@ TEST_F(MegatronIndexTest, AnyChangedByteIsHarmless) {
   }
 }
 
+// Whatever fails in Commit: the pair of before is there, whole, and nothing else is.
+TEST_F(MegatronIndexTest, AFailedCommitLeavesTheEarlierPair) {
+  WriteSmall(TokenType::kU16);
+  const std::string index = ReadFile(prefix_ + ".idx").value();
+  const std::string bin = ReadFile(prefix_ + ".bin").value();
+  for (const char* lost : {".bin.partial", ".idx.partial"}) {
+    SCOPED_TRACE(lost);
+    {
+      Result<MegatronWriter> writer = MegatronWriter::Create(prefix_, TokenType::kU8);
+      ASSERT_TRUE(writer.ok());
+      ASSERT_TRUE(writer->AddSequence(std::vector<int32_t>{7}).ok());
+      writer->EndDocument();
+      std::filesystem::remove(prefix_ + lost);
+      if (lost == std::string(".idx.partial")) std::filesystem::create_directory(prefix_ + lost);
+      EXPECT_FALSE(writer->Commit().ok());
+    }
+    std::filesystem::remove(prefix_ + lost);
+    EXPECT_EQ(ReadFile(prefix_ + ".idx").value(), index);
+    EXPECT_EQ(ReadFile(prefix_ + ".bin").value(), bin);
+    EXPECT_EQ(ListFolder(folder_).value(),
+              (std::vector<std::string>{"x_text_document.bin", "x_text_document.idx"}));
+  }
+  WriteSmall(TokenType::kU8);
+  EXPECT_EQ(MegatronDataset::Open(prefix_)->type(), TokenType::kU8);
+  EXPECT_EQ(ListFolder(folder_)->size(), 2u);
+}
+
 TEST_F(MegatronIndexTest, EmptyDataSet) {
   Result<MegatronWriter> writer = MegatronWriter::Create(prefix_, TokenType::kU16);
   ASSERT_TRUE(writer->Commit().ok());

@@ -84,8 +84,10 @@ Status RemoveCheckpoint(const std::string& folder) {
 }
 
 Status Damaged(const std::string& path, const std::string& what) {
-  return InvalidError("{}: {}; the checkpoint is damaged: resume from an older one (--from FOLDER)", path,
-                      what);
+  return InvalidError(
+      "{}: {}; the checkpoint is damaged: use an older one (train: --resume --from FOLDER; generate, export: "
+      "--checkpoint FOLDER)",
+      path, what);
 }
 
 Result<Shape> ShapeFrom(const Json& list) {

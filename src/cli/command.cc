@@ -43,6 +43,18 @@ bool AsksForJson(int argc, char** argv) {
                      [](const char* argument) { return std::string_view(argument) == "--json"; });
 }
 
+// Empty where the first argument is an option, a command or a group of commands.
+std::string UnknownCommand(int argc, char** argv) {
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first.empty() || first[0] == '-') return "";
+  std::string known;
+  for (const auto& [name, command] : Commands()) {
+    if (name.substr(0, name.find(' ')) == first) return "";
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  return fmt::format("no command \"{}\"; there are: {}", first, known);
+}
+
 CLI::App* ParentOf(CLI::App& app, const std::string& name) {
   const size_t space = name.find(' ');
   if (space == std::string::npos) return &app;
@@ -99,19 +111,15 @@ int CliMain(int argc, char** argv) {
     CommandRun run = command.setup(*sub);
     sub->final_callback([run, &json, &exit_code] { exit_code = run(Output(json)); });
   }
+  if (const std::string unknown = UnknownCommand(argc, argv); !unknown.empty()) {
+    return Output(AsksForJson(argc, argv)).Error(UsageError("{}", unknown));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
-    if (AsksForJson(argc, argv)) {
-      nlohmann::ordered_json object;
-      object["error"] = error.what();
-      object["exit_code"] = 3;
-      Output(true).Result(object, "");
-    }
-    return 3;
+    return Output(AsksForJson(argc, argv)).Error(UsageError("{}; --help lists the options", error.what()));
   } catch (const std::exception& error) {  // the system's: memory, output
     return Output(json).Error(IoError("{}", error.what()));
   }

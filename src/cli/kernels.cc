@@ -18,7 +18,9 @@ int RunKernels(const Output& out) {
     entry["summary"] = kernel->summary;
     object.push_back(entry);
   }
-  out.Result(object, OpCatalogue());
+  nlohmann::ordered_json all;
+  all["kernels"] = object;
+  out.Result(all, OpCatalogue());
   return 0;
 }
 

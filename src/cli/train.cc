@@ -88,7 +88,7 @@ Result<Recipe> RecipeOf(const TrainArguments& a) {
 }
 
 int RunTrain(const TrainArguments& a, const Output& out) {
-  if (a.recipe.empty() && !a.resume) {
+  if (a.recipe.empty() && !a.resume) {  // --from alone begins a run of its own, so it needs a recipe, too
     return out.Error(
         UsageError("no recipe: name one (samestep train RECIPE --run FOLDER), or --resume a run"));
   }

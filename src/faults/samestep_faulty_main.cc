@@ -1,5 +1,7 @@
 // samestep-faulty: the same program with one planted fault: `samestep-faulty --fault SPEC train …`. It shows
 // that `samestep diff` finds the kernel. It says what it is on standard error, and is never installed.
+#include <fmt/format.h>
+
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -9,6 +11,12 @@
 
 int main(int argc, char** argv) {
   using namespace samestep;
+  if (argc > 1 && std::string_view(argv[1]) == "--help") {
+    fmt::print(
+        "samestep-faulty --fault kernel=NAME,iteration=N,kind=KIND[,module=M,occurrence=N,output=ROLE,bit=N] "
+        "COMMAND...\nKinds: chain-order, bit-flip, stale, jitter. Exit code 3 if the fault never "
+        "struck.\n\n");
+  }
   std::vector<char*> rest;
   std::unique_ptr<FaultInjector> injector;
   for (int i = 0; i < argc; ++i) {

@@ -2,7 +2,7 @@
 //
 //   #include "numerics/targets.h"
 //   #undef HWY_TARGET_INCLUDE
-//   #define HWY_TARGET_INCLUDE "kernels/norm/rms_norm.cc"
+//   #define HWY_TARGET_INCLUDE "kernels/rms_norm/rms_norm.cc"
 //   #include "hwy/foreach_target.h"
 //   #include "hwy/highway.h"
 //   #include "numerics/fma-inl.h"

@@ -217,7 +217,9 @@ std::string Field::Expected() const {
 const std::vector<Table>& SchemaTables() {
   static const std::vector<Table> tables = {
       {"model", "The network."},
-      {"data", "What it reads. Paths are relative to the folder of the recipe."},
+      {"data",
+       "What it reads. Paths are relative to the folder of the recipe; those in `--set`, to the working "
+       "folder."},
       {"train", "How long, in which batches, and what is kept."},
       {"optimizer", "AdamW and its schedule."},
       {"invariance",

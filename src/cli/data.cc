@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/files.h"
 #include "base/parallel_for.h"
@@ -151,6 +152,47 @@ struct TokenizeArguments {
   bool json_lines = false, decode = false;
 };
 
+constexpr size_t kMaxText = size_t{1} << 30;
+
+Result<std::string> ReadText(std::istream& in, const std::string& name) {
+  std::string text;
+  std::vector<char> chunk(size_t{1} << 20);
+  do {
+    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    text.append(chunk.data(), static_cast<size_t>(in.gcount()));
+    if (text.size() > kMaxText) return InvalidError("{}: more than {} bytes of text", name, kMaxText);
+  } while (in);
+  if (in.bad()) return IoError("cannot read {}", name);
+  return text;
+}
+
+Result<std::vector<int32_t>> IdsOf(const Json& json) {
+  if (!json.is_array()) return InvalidError("expected a JSON list of ids");
+  std::vector<int32_t> ids;
+  for (const Json& id : json) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > std::numeric_limits<int32_t>::max()) {
+      return InvalidError("{} is not an id; ids are whole numbers from 0 to {}",
+                          id.is_primitive() ? id.dump() : id.type_name(),
+                          std::numeric_limits<int32_t>::max());
+    }
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+// One line of the answer, or why there is none.
+Result<Json> TokenizeLine(const Json& json, const Tokenizer& tokenizer, Encoder& encoder, bool decode) {
+  std::vector<int32_t> ids;
+  if (!decode) {
+    if (!json.is_string()) return InvalidError("expected a JSON string");
+    SAMESTEP_RETURN_IF_ERROR(encoder.Encode(json.get_ref<const std::string&>(), ids));
+    return Json(ids);
+  }
+  SAMESTEP_ASSIGN_OR_RETURN(ids, IdsOf(json));
+  SAMESTEP_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
+  return Json(std::move(text));
+}
+
 // One line in, one line out: a JSON string to its ids, or with --decode ids to their text.
 Status TokenizeLines(const TokenizeArguments& a, const Tokenizer& tokenizer, std::istream& in) {
   const std::unique_ptr<Encoder> encoder = tokenizer.NewEncoder();
@@ -158,26 +200,25 @@ Status TokenizeLines(const TokenizeArguments& a, const Tokenizer& tokenizer, std
   for (std::string line; std::getline(in, line);) {
     ++number;
     try {
-      const Json json = Json::parse(line);
-      Json result;
-      if (a.decode) {
-        SAMESTEP_ASSIGN_OR_RETURN(result, tokenizer.Decode(json.get<std::vector<int32_t>>()));
-      } else {
-        std::vector<int32_t> ids;
-        SAMESTEP_RETURN_IF_ERROR(encoder->Encode(json.get<std::string>(), ids));
-        result = ids;
+      const Result<Json> result = TokenizeLine(Json::parse(line), tokenizer, *encoder, a.decode);
+      if (!result.ok()) {
+        return Status(result.status().code(),
+                      fmt::format("{}:{}: {}", a.file, number, result.status().message()));
       }
-      fmt::print("{}\n", result.dump(-1, ' ', true, Json::error_handler_t::replace));
+      fmt::print("{}\n", result->dump(-1, ' ', true, Json::error_handler_t::replace));
     } catch (const Json::exception& error) {
       return InvalidError("{}:{}: {}", a.file, number, error.what());
     }
   }
-  return {};
+  return in.bad() ? IoError("cannot read {}", a.file) : Status();
 }
 
 int RunTokenize(const TokenizeArguments& a, const Output& out) {
   const Result<std::shared_ptr<const Tokenizer>> tokenizer = OpenTokenizer(a.tokenizer, {.eod = a.eod});
   if (!tokenizer.ok()) return out.Error(tokenizer.status());
+  if (a.decode && !a.json_lines)
+    return out.Error(UsageError("--decode reads lines of ids; add --json-lines"));
+  if (IsFolder(a.file)) return out.Error(UsageError("{} is a folder; name a file", a.file));
   std::ifstream file;
   if (a.file != "-") file.open(a.file, std::ios::binary);
   if (!file) return out.Error(NotFoundError("cannot open {}", a.file));
@@ -186,9 +227,9 @@ int RunTokenize(const TokenizeArguments& a, const Output& out) {
     const Status status = TokenizeLines(a, **tokenizer, in);
     return status.ok() ? 0 : out.Error(status);
   }
-  if (a.decode) return out.Error(UsageError("--decode reads lines of ids; add --json-lines"));
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const Result<std::vector<int32_t>> ids = (*tokenizer)->Encode(text);
+  const Result<std::string> text = ReadText(in, a.file);
+  if (!text.ok()) return out.Error(text.status());
+  const Result<std::vector<int32_t>> ids = (*tokenizer)->Encode(*text);
   if (!ids.ok()) return out.Error(ids.status());
   out.Result({{"ids", *ids}, {"vocab_size", (*tokenizer)->vocab_size()}, {"eod", (*tokenizer)->eod()}},
              fmt::format("{}", fmt::join(*ids, " ")));
@@ -228,7 +269,7 @@ const bool info_registered =
       app.add_option("PREFIX", a->prefix, "Path of the files without .bin and .idx")->required();
       app.add_flag("--scan", a->scan, "Read every token, too: smallest and largest id");
       app.add_option("--show", a->show, "Print the sequence of this number, from 0")
-          ->check(CLI::NonNegativeNumber);
+          ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
       app.add_option("--tokenizer", a->tokenizer, "Print it as text: " + std::string(kTokenizerHelp));
       app.footer("Example:\n  samestep data info data/book_text_document --show 0 --tokenizer bytes");
       return [a](const Output& out) { return RunInfo(*a, out); };
@@ -240,7 +281,8 @@ const bool tokenize_registered =
       app.add_option("FILE", a->file, "Text file, or - for standard input")->required();
       app.add_option("--tokenizer", a->tokenizer, kTokenizerHelp)->capture_default_str();
       app.add_flag("--json-lines", a->json_lines,
-                   "Each line is a JSON string; print a JSON list of ids for each");
+                   "Each line is a JSON string; print a JSON list of ids for each")
+          ->excludes("--json");
       app.add_flag("--decode", a->decode, "With --json-lines: lines are lists of ids; print their texts");
       app.footer("Example:\n  echo 'In the beginning' | samestep data tokenize - --tokenizer gpt2/");
       return [a](const Output& out) { return RunTokenize(*a, out); };

@@ -1,6 +1,6 @@
 // samestep generate: text that a trained model writes.
-#include <unistd.h>
-
+#include <cmath>
+#include <limits>
 #include <memory>
 
 #include "base/parallel_for.h"
@@ -12,6 +12,9 @@
 
 namespace samestep {
 namespace {
+
+// One below the largest integer, since CLI11 reads whatever is larger as the largest.
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max() - 1;
 
 struct GenerateArguments {
   std::string run, checkpoint, prompt = "\n", tokenizer;
@@ -51,6 +54,10 @@ Result<std::string> Generate(const GenerateArguments& a) {
 }
 
 int RunGenerate(const GenerateArguments& a, const Output& out) {
+  // CLI::Range lets a NaN pass.
+  if (std::isnan(a.sampling.temperature)) {
+    return out.Error(UsageError("--temperature nan: it must be a number from 0 to 100"));
+  }
   SetSchedule({a.threads, 0});
   const Result<std::string> text = Generate(a);
   if (!text.ok()) return out.Error(text.status());
@@ -70,8 +77,9 @@ const bool registered = RegisterCommand("generate", "Text that a trained model w
   app.add_option("--temperature", a->sampling.temperature, "0: the likeliest token (default 0.8)")
       ->check(CLI::Range(0.0, 100.0));
   app.add_option("--top-k", a->sampling.top_k, "Choose among the K likeliest (default: all)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", a->sampling.seed, "Of the choices (default 0)");
+      ->check(CLI::Range(int64_t{0}, kLargest));
+  app.add_option("--seed", a->sampling.seed, "Of the choices (default 0)")
+      ->check(CLI::Range(int64_t{0}, kLargest));
   app.add_option("--tokenizer", a->tokenizer, "Instead of the recipe's data.tokenizer");
   app.add_option("--threads", a->threads, "Threads (default: one for each core); changes no character")
       ->check(CLI::Range(1, 1024));

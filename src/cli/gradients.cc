@@ -1,6 +1,7 @@
 // samestep gradients: loss and gradients of one batch, from and to safetensors: to compare a model with
 // another implementation of it.
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/parallel_for.h"
@@ -49,7 +50,18 @@ Result<std::vector<int32_t>> ReadTokens(const std::string& path, const DecoderCo
   return tokens;
 }
 
+// Also by another name.
+bool IsSameFile(const std::string& a, const std::string& b) {
+  std::error_code error;  // one does not exist: not the same
+  return std::filesystem::equivalent(a, b, error) && !error;
+}
+
 Result<double> Gradients(const GradientsArguments& a) {
+  for (const std::string& input : {a.recipe, a.weights, a.tokens}) {
+    if (IsSameFile(input, a.output)) {
+      return UsageError("--output {} would overwrite the input {}; name another file", a.output, input);
+    }
+  }
   SAMESTEP_ASSIGN_OR_RETURN(const Recipe recipe, LoadRecipe(a.recipe, a.set));
   const TrainerConfig trainer = TrainerConfigOf(recipe);
   const DecoderConfig& config = trainer.model;
@@ -60,6 +72,7 @@ Result<double> Gradients(const GradientsArguments& a) {
   }
   TrainerConfig sized = trainer;
   sized.micro_batch = sized.global_batch = samples;
+  sized.schedule.steps = 0;  // no training data are opened
   SAMESTEP_RETURN_IF_ERROR(CheckMemory(sized));
   Decoder model(config, samples);
   SAMESTEP_RETURN_IF_ERROR(ImportWeights(a.weights, config, model.parameters()));

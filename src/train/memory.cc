@@ -50,7 +50,11 @@ double TrainingBytes(const TrainerConfig& config) {
   const double tied = c.tied_output ? 2 * s.vocab * s.hidden : 0;
   const double state = ParameterElements(c, s) * (3 + GradientCopies(c)) + tied;
   const double batch = 2 * static_cast<double>(config.global_batch) * s.sequence;
-  return 4 * (state + batch + tokens * (blocks * kept + (s.layers + 1) * s.hidden + gradients) + logits);
+  // Of each sample its place in the shuffled order, and a document that it comes from (data/sample_order.h).
+  const double order =
+      2 * static_cast<double>(config.schedule.steps) * static_cast<double>(config.global_batch);
+  return 4 *
+         (state + batch + order + tokens * (blocks * kept + (s.layers + 1) * s.hidden + gradients) + logits);
 }
 
 Status CheckMemory(const TrainerConfig& config) {
@@ -61,7 +65,7 @@ Status CheckMemory(const TrainerConfig& config) {
   return UsageError(
       "this recipe needs about {:.1f} GiB of memory, the machine has {:.1f}; use a smaller "
       "train.micro_batch, "
-      "memory.recompute = \"layer\", or a smaller model",
+      "memory.recompute = \"layer\", a smaller model, or fewer train.steps",
       needed / 0x1p30, there / 0x1p30);
 }
 

@@ -10,7 +10,8 @@
 
 namespace samestep {
 
-// Weights, gradients, moments and activations; within a few per cent of what the trainer allocates.
+// Weights, gradients, moments, activations and the order of samples; within a few per cent of what training
+// allocates, unless documents are much shorter than samples.
 double TrainingBytes(const TrainerConfig& config);
 // kUsage, with the ways out, if that is more than the machine has.
 Status CheckMemory(const TrainerConfig& config);

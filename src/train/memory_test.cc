@@ -42,6 +42,16 @@ TEST(Memory, MicroBatchAndRecomputationChangeIt) {
   EXPECT_GT(TrainingBytes(c), TrainingBytes(Config()) * 0.5);
 }
 
+TEST(Memory, StepsCountWithTheOrderOfTheirSamples) {
+  TrainerConfig c = Config();
+  const double none = TrainingBytes(c);
+  c.schedule.steps = 1000;
+  EXPECT_EQ(TrainingBytes(c) - none, 1000.0 * 8 * 8);  // 8 samples a step, 8 bytes a sample
+  c.schedule.steps = int64_t{1} << 50;
+  EXPECT_EQ(CheckMemory(c).code(), StatusCode::kUsage);
+  EXPECT_NE(CheckMemory(c).message().find("train.steps"), std::string::npos);
+}
+
 TEST(Memory, WhatCannotFitIsRefusedWithTheWaysOut) {
   TrainerConfig c = Config();
   EXPECT_TRUE(CheckMemory(c).ok());

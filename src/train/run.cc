@@ -25,6 +25,7 @@ class RunLoop {
   RunLoop(const RunOptions& options, RunReporter& reporter) : options_(options), reporter_(reporter) {}
 
   Result<RunResult> Execute() {
+    SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
     SAMESTEP_RETURN_IF_ERROR(TakeFolder());
     SAMESTEP_RETURN_IF_ERROR(OpenData());
     SAMESTEP_RETURN_IF_ERROR(MakeTrainer());
@@ -66,7 +67,6 @@ class RunLoop {
   Status MakeTrainer() {
     identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
                  training_->Digest().hex()};
-    SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
     trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
     const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();
     if (!collisions.empty()) {

@@ -148,3 +148,11 @@ def test_info_dump_and_export(samestep, traces, tmp_path):
     with sqlite3.connect(tmp_path / "t.db") as database:
         tables = [row[0] for row in database.execute("select name from sqlite_master where type = 'table'")]
     assert tables
+
+
+def test_a_capture_that_matches_nothing_is_told(samestep, tmp_path):
+    variables = dict(os.environ, SAMESTEP_TRACE=str(tmp_path / "t"), SAMESTEP_CAPTURE="kernel=linear.forwad")
+    arguments = ("train", RECIPE, "--no-tensorboard", "--stop-after", 1)
+    assert "matched no call" in samestep(*arguments, "--run", tmp_path / "a", env=variables).stderr
+    variables |= {"SAMESTEP_TRACE": str(tmp_path / "u"), "SAMESTEP_CAPTURE": "kernel=linear.forward"}
+    assert "matched no call" not in samestep(*arguments, "--run", tmp_path / "b", env=variables).stderr

@@ -1,4 +1,6 @@
 // The recorder: an observer that turns calls into events.
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -70,6 +72,11 @@ class TraceRecorder : public Recorder {
   Status Finish() override {
     EndSegment();
     if (status_.ok() && !finished_) status_ = writer_.Finish();
+    if (!finished_ && !options_.capture.empty() && !captured_) {
+      fmt::print(stderr,
+                 "samestep: warning: SAMESTEP_CAPTURE matched no call; `samestep kernels` lists the kernels, "
+                 "`samestep trace dump` the modules and iterations of a trace\n");
+    }
     finished_ = true;
     return status_;
   }
@@ -273,6 +280,7 @@ class TraceRecorder : public Recorder {
   }
 
   void WriteTheCapture(const Site& site) {
+    captured_ = true;
     capture_->key = segment_.key;
     capture_->event = events_ - 1;
     capture_->site = site;
@@ -296,6 +304,7 @@ class TraceRecorder : public Recorder {
   uint32_t events_ = 0;                                   // of the segment
   uint64_t captured_bytes_ = 0;
   std::optional<Capture> capture_;
+  bool captured_ = false;  // whether any call ever was
   // The event that is being made.
   Definition current_;
   std::vector<uint64_t> values_;

@@ -82,6 +82,9 @@ def test_readme_states_what_the_quickstart_prints():
     if not SUMMARY.exists():
         pytest.skip("scripts/quickstart has not run here")
     assert promised[0].strip() == SUMMARY.read_text(encoding="utf-8").strip()
+    finding = [text for _, marker, text in blocks((ROOT / "README.md").read_text(encoding="utf-8"))
+               if marker == "output of samestep diff"]
+    assert finding[0].strip() in (SUMMARY.parent / "diff.txt").read_text(encoding="utf-8")
 
 
 def test_promises_that_do_not_hold_are_found(tmp_path):

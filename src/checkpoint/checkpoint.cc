@@ -190,7 +190,9 @@ Result<std::vector<std::string>> ListCheckpoints(const std::string& root) {
 
 Result<std::string> LatestCheckpoint(const std::string& root) {
   SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders, ListCheckpoints(root));
-  if (folders.empty()) return NotFoundError("{} holds no checkpoint; start without --resume", root);
+  if (folders.empty())
+    return NotFoundError(
+        "{} holds no checkpoint yet; train.checkpoint_every, SIGTERM and the end of a run make one", root);
   return folders.back();
 }
 

@@ -74,6 +74,7 @@ class RunLoop {
     }
     SAMESTEP_ASSIGN_OR_RETURN(const std::string checkpoint, CheckpointToResume());
     if (checkpoint.empty()) {
+      SAMESTEP_RETURN_IF_ERROR(CheckRecipeOfFolder());
       trainer_->Initialize();
     } else {
       SAMESTEP_RETURN_IF_ERROR(LoadState(checkpoint, *trainer_, identity_));
@@ -88,6 +89,16 @@ class RunLoop {
     result_.step = trainer_->position().step;
     result_.digest = trainer_->position().digest;
     return {};
+  }
+
+  // A run without a checkpoint has nothing but its recipe to tell that it is another one.
+  Status CheckRecipeOfFolder() const {
+    const std::string path = RecipeFile(options_.folder);
+    if (!FileExists(path)) return {};
+    SAMESTEP_ASSIGN_OR_RETURN(const Recipe before, LoadRecipe(path));
+    if (RecipeDigest(before).hex() == identity_.recipe_digest) return {};
+    return UsageError("{} holds a run of another recipe (digest {}, this one {}); name another folder",
+                      options_.folder, RecipeDigest(before).hex(), identity_.recipe_digest);
   }
 
   // Empty: begin at step 0. A run that was killed before its first checkpoint resumes there too.

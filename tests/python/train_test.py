@@ -154,6 +154,16 @@ def test_a_checkpoint_of_another_recipe(samestep, tiny_recipe, trained_run, tmp_
     assert "lr" in done.stderr and "another recipe" in done.stderr
 
 
+def test_a_run_without_a_checkpoint_is_not_resumed_with_another_recipe(samestep, tiny_recipe, trained_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained_run[0], run)
+    shutil.rmtree(run / "checkpoints")
+    done = samestep("train", tiny_recipe, "--run", run, "--resume", "--set", "train.seed=5", status=3)
+    assert "another recipe" in done.stderr
+    assert "no checkpoint yet" in samestep("generate", run, status=2).stderr
+    assert digest_of(samestep("train", tiny_recipe, "--run", run, "--resume", "--json")) == trained_run[1][-1]["digest"]
+
+
 def test_a_truncated_checkpoint_is_named(samestep, trained_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(trained_run[0], run)

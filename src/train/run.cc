@@ -78,8 +78,6 @@ class RunLoop {
       trainer_->Initialize();
     } else {
       SAMESTEP_RETURN_IF_ERROR(LoadState(checkpoint, *trainer_, identity_));
-      SAMESTEP_RETURN_IF_ERROR(
-          RemoveCheckpointsAfter(CheckpointsFolder(options_.folder), trainer_->position().step));
     }
     if (options_.stop_after > 0 && options_.stop_after <= trainer_->position().step) {
       return UsageError("the run is at step {} already, --stop-after {} lies behind; name a later step",
@@ -113,6 +111,9 @@ class RunLoop {
   Status OpenOutputs() {
     // First what the environment may have wrong: a run that never began must not look like one.
     SAMESTEP_RETURN_IF_ERROR(recorder_.Start(options_.recipe, identity_.recipe_digest));
+    // From here on the run goes on from its step: what lies behind is made again, checkpoints and metrics
+    // alike.
+    SAMESTEP_RETURN_IF_ERROR(RemoveCheckpointsAfter(CheckpointsFolder(options_.folder), result_.resumed_at));
     SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(RecipeFile(options_.folder), identity_.recipe));
     SAMESTEP_ASSIGN_OR_RETURN(
         MetricsWriter metrics,

@@ -176,6 +176,19 @@ def test_a_truncated_checkpoint_is_named(samestep, trained_run, tmp_path):
     assert digest_of(done) == trained_run[1][-1]["digest"]
 
 
+def test_going_back_drops_later_checkpoints_only_once_the_run_goes_on(samestep, tiny_recipe, trained_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained_run[0], run)
+    before = sorted(p.name for p in (run / "checkpoints").iterdir())
+    back = ("train", "--run", run, "--resume", "--from", run / "checkpoints" / before[0])
+    samestep(*back, "--stop-after", 1, status=3)
+    samestep(*back, env=dict(os.environ, SAMESTEP_TRACE=str(tmp_path / "t"), SAMESTEP_LEVEL="nonsense"), status=3)
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == before
+    samestep(*back, "--stop-after", 56)
+    assert digest_of(samestep("train", "--run", run, "--resume", "--json")) == trained_run[1][-1]["digest"]
+    assert read_metrics(run) == trained_run[1]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small tmpfs, which needs root")
 def test_a_full_disk_loses_nothing(samestep, tiny_recipe, trained_run, tmp_path):
     disk = tmp_path / "disk"

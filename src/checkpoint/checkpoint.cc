@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/version.h"
 #include "checkpoint/safetensors.h"
 
 namespace samestep {
@@ -14,7 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "samestep-checkpoint-1";
-constexpr const char* kProfile = "fma-1";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kPartial = ".partial";
 
@@ -56,7 +56,7 @@ std::string ManifestBody(const CheckpointScalars& scalars, const std::vector<Sta
                             {"fingerprint", FingerprintOf(t->view).hex()}};
   }
   const Json manifest = {{"schema", kSchema},
-                         {"profile", kProfile},
+                         {"profile", kNumericsProfile},
                          {"state", ScalarsToJson(scalars)},
                          {"tensors", tensor_list}};
   return manifest.dump(1);
@@ -239,9 +239,9 @@ Result<Manifest> ReadManifest(const std::string& folder) {
       return InvalidError("{}: schema {}, this program reads {}; use the version that wrote it", path,
                           json.at("schema").dump(), kSchema);
     }
-    if (json.at("profile") != kProfile) {
+    if (json.at("profile") != kNumericsProfile) {
       return InvalidError("{}: numerics profile {}, this program computes {}; use the version that wrote it",
-                          path, json.at("profile").dump(), kProfile);
+                          path, json.at("profile").dump(), kNumericsProfile);
     }
     Result<Manifest> manifest = ManifestFrom(json);
     if (!manifest.ok()) return Damaged(path, manifest.status().message());

@@ -10,6 +10,8 @@
 #include <exception>
 #include <map>
 
+#include "base/version.h"
+
 namespace samestep {
 namespace {
 
@@ -100,7 +102,8 @@ int CliMain(int argc, char** argv) {
                "samestep");
   app.require_subcommand(1);
   app.footer(kFooter);
-  app.set_version_flag("--version", "samestep 0.1.0, numerics profile fma-1");
+  app.set_version_flag("--version",
+                       fmt::format("samestep {}, numerics profile {}", kVersion, kNumericsProfile));
   bool json = false;
   int exit_code = 0;
   for (auto& [name, command] : Commands()) {

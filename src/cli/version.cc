@@ -1,4 +1,6 @@
 // samestep version: what this program is and what this machine offers it.
+#include "base/version.h"
+
 #include "cli/command.h"
 #include "numerics/simd_target.h"
 
@@ -7,13 +9,13 @@ namespace {
 
 int RunVersion(const Output& out) {
   nlohmann::ordered_json object;
-  object["version"] = "0.1.0";
-  object["numerics"] = "fma-1";
+  object["version"] = kVersion;
+  object["numerics"] = kNumericsProfile;
   object["compiler"] = __VERSION__;
   object["simd_targets"] = AvailableSimdTargets();
   out.Result(object,
-             fmt::format("samestep 0.1.0, numerics profile fma-1, built by {}\ninstruction sets here: {}",
-                         __VERSION__, fmt::join(AvailableSimdTargets(), ", ")));
+             fmt::format("samestep {}, numerics profile {}, built by {}\ninstruction sets here: {}", kVersion,
+                         kNumericsProfile, __VERSION__, fmt::join(AvailableSimdTargets(), ", ")));
   return 0;
 }
 

@@ -1,9 +1,8 @@
+#include "base/version.h"
 #include "recipe/schema.h"
 
 namespace samestep {
 namespace {
-
-constexpr std::string_view kNumericsProfile = "fma-1";
 
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";

@@ -1,6 +1,7 @@
 #include "train/recorder.h"
 
 #include "base/parallel_for.h"
+#include "base/version.h"
 #include "numerics/simd_target.h"
 
 namespace samestep {
@@ -11,9 +12,9 @@ RunRecorder::~RunRecorder() {
 
 Status RunRecorder::Start(const Recipe& recipe, const std::string& recipe_digest) {
   TraceHeader header;
-  header.numerics = "fma-1";
+  header.numerics = kNumericsProfile;
   header.recipe_digest = recipe_digest;
-  header.software = {{"samestep", "0.1.0"}, {"compiler", __VERSION__}};
+  header.software = {{"samestep", kVersion}, {"compiler", __VERSION__}};
   header.environment = {{"threads", std::to_string(ThreadCount())}, {"simd", CurrentSimdTarget()}};
   header.layout = {{"micro_batch", recipe.train.micro_batch}};
   SAMESTEP_ASSIGN_OR_RETURN(recorder_, MakeRecorder(header));

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-namespace samestep {
-namespace {
-constexpr int64_t kBlock = 256;
-}
+#include "numerics/sums.h"
 
+namespace samestep {
 std::vector<TokenBlock> TokenBlocks(const TokenSum& order, int64_t rows) {
   SAMESTEP_CHECK(order.token_lanes >= 1 && order.token_lanes <= 64);
   SAMESTEP_CHECK_EQ(order.tokens % order.token_lanes, int64_t{0});
@@ -16,9 +14,9 @@ std::vector<TokenBlock> TokenBlocks(const TokenSum& order, int64_t rows) {
   for (int64_t row = 0; row < rows;) {
     const int64_t position = (order.first_token + row) % order.tokens;
     const int64_t in_lane = position % lane_tokens;
-    SAMESTEP_CHECK_EQ(in_lane % kBlock, int64_t{0});
+    SAMESTEP_CHECK_EQ(in_lane % kChainBlock, int64_t{0});
     const int lane = static_cast<int>(position / lane_tokens);
-    const int64_t count = std::min({kBlock, lane_tokens - in_lane, rows - row});
+    const int64_t count = std::min({kChainBlock, lane_tokens - in_lane, rows - row});
     const uint64_t bit = uint64_t{1} << lane;
     blocks.push_back({row, count, lane, (set & bit) == 0});
     set |= bit;

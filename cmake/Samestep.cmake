@@ -35,6 +35,20 @@ if(SAMESTEP_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
+# MPI: what mpicc stands for (MPI_C_COMPILER chooses; preset mpich). A cross build has none.
+set(MPI_CXX_SKIP_MPICXX TRUE)
+if(CMAKE_CROSSCOMPILING)
+  set(MPI_C_FOUND FALSE)
+elseif(NOT DEFINED SAMESTEP_MPI OR SAMESTEP_MPI)
+  find_package(MPI COMPONENTS C QUIET)
+endif()
+option(SAMESTEP_MPI "Run over several processes (Open MPI or MPICH)" ${MPI_C_FOUND})
+if(SAMESTEP_MPI AND NOT MPI_C_FOUND)
+  message(FATAL_ERROR "SAMESTEP_MPI is ON, but no MPI was found: scripts/setup installs Open MPI, or set it to OFF")
+elseif(NOT SAMESTEP_MPI)
+  message(STATUS "Without MPI: runs are one process (scripts/setup installs Open MPI)")
+endif()
+
 add_library(samestep_flags INTERFACE)
 target_compile_options(samestep_flags INTERFACE
   -Wall -Wextra -Werror -Wshadow -Wno-psabi

@@ -30,6 +30,7 @@ enum class StatusCode {
   kIo,         // exit 2: the system refused: disk full, permission, broken pipe
   kConflict,   // exit 2: another process holds it, or it exists already
   kUsage,      // exit 3: a flag, recipe field or combination that cannot be right
+  kDiverged,   // exit 1: what must be the same is not
   kNotFinite,  // exit 4: training met a loss, norm or tensor that is not finite
 };
 
@@ -45,6 +46,8 @@ class [[nodiscard]] Status {
     switch (code_) {
       case StatusCode::kOk:
         return 0;
+      case StatusCode::kDiverged:
+        return 1;
       case StatusCode::kUsage:
         return 3;
       case StatusCode::kNotFinite:
@@ -69,6 +72,7 @@ SAMESTEP_DEFINE_ERROR(NotFoundError, kNotFound)
 SAMESTEP_DEFINE_ERROR(IoError, kIo)
 SAMESTEP_DEFINE_ERROR(ConflictError, kConflict)
 SAMESTEP_DEFINE_ERROR(UsageError, kUsage)
+SAMESTEP_DEFINE_ERROR(DivergedError, kDiverged)
 SAMESTEP_DEFINE_ERROR(NotFiniteError, kNotFinite)
 #undef SAMESTEP_DEFINE_ERROR
 

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 // GPT-2's Conv1D layers store [in, out].
 bool IsTransposed(const DecoderConfig& config, const Parameter& p) {
-  if (config.family != DecoderFamily::kGpt2 || p.shape().rank() != 2) return false;
+  if (config.family != DecoderFamily::kGpt2 || p.shape.rank() != 2) return false;
   return p.name.ends_with("c_attn.weight") || p.name.ends_with("c_proj.weight") ||
          p.name.ends_with("c_fc.weight");
 }
@@ -30,7 +30,7 @@ const char* Prefix(const DecoderConfig& config) {
 
 std::vector<uint64_t> StoredShape(const Parameter& p, bool transposed) {
   std::vector<uint64_t> shape;
-  for (int i = 0; i < p.shape().rank(); ++i) shape.push_back(static_cast<uint64_t>(p.shape()[i]));
+  for (int i = 0; i < p.shape.rank(); ++i) shape.push_back(static_cast<uint64_t>(p.shape[i]));
   if (transposed) std::swap(shape[0], shape[1]);
   return shape;
 }
@@ -49,7 +49,7 @@ Status ImportOne(const SafetensorsFile& file, const SafetensorsTensor& stored, c
     std::memcpy(out, stored.bytes.data(), stored.bytes.size());
     return {};
   }
-  const int64_t rows = p.shape()[0], columns = p.shape()[1];  // ours; stored is [columns, rows]
+  const int64_t rows = p.shape[0], columns = p.shape[1];  // ours; stored is [columns, rows]
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) {
       std::memcpy(out + r * columns + c, stored.bytes.data() + 4 * (c * rows + r), 4);

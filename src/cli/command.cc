@@ -73,16 +73,18 @@ CLI::App* ParentOf(CLI::App& app, const std::string& name) {
 bool IsTerminal(int descriptor) { return ::isatty(descriptor) == 1; }
 
 void Output::Result(const nlohmann::ordered_json& object, const std::string& text) const {
+  if (silent_) return;
   const std::string line =
       json_ ? object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text;
   Print(line.empty() || line.back() == '\n' ? line : line + "\n");
 }
 
 void Output::Line(const std::string& text) const {
-  if (!json_) Print(text + "\n");
+  if (!json_ && !silent_) Print(text + "\n");
 }
 
 int Output::Error(const Status& status) const {
+  if (silent_) return status.ExitCode();
   fmt::print(stderr, "samestep: error: {}\n", status.message());
   if (json_) {
     const nlohmann::ordered_json object = {{"error", status.message()}, {"exit_code", status.ExitCode()}};
@@ -91,7 +93,9 @@ int Output::Error(const Status& status) const {
   return status.ExitCode();
 }
 
-void Output::Warning(const std::string& text) const { fmt::print(stderr, "samestep: warning: {}\n", text); }
+void Output::Warning(const std::string& text) const {
+  if (!silent_) fmt::print(stderr, "samestep: warning: {}\n", text);
+}
 
 bool RegisterCommand(const std::string& name, const std::string& summary, CommandSetup setup) {
   return Commands().emplace(name, Registered{summary, std::move(setup)}).second;

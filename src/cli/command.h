@@ -27,6 +27,13 @@ class Output {
  public:
   explicit Output(bool json) : json_(json) {}
   bool json() const { return json_; }
+  bool silent() const { return silent_; }
+  // The same for a process that must not speak, since another says it.
+  Output Silent() const {
+    Output out(json_);
+    out.silent_ = true;
+    return out;
+  }
   // With --json: the one JSON object of the command, on standard output. `text` otherwise.
   void Result(const nlohmann::ordered_json& object, const std::string& text) const;
   // A line of text for people; nothing with --json.
@@ -37,6 +44,7 @@ class Output {
 
  private:
   bool json_;
+  bool silent_ = false;
 };
 
 using CommandRun = std::function<int(const Output&)>;

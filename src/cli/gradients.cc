@@ -84,10 +84,8 @@ Result<double> Gradients(const GradientsArguments& a) {
     std::memcpy(targets.i32() + i * s, sample + 1, static_cast<size_t>(s) * 4);
   }
   Tensor state = Tensor::Zeros({kExactSumWords}, DType::kI64);
-  model.BeginStep();
-  model.ForwardBackward(MakeMicroBatch(0, samples, config.data_lanes, inputs.view(), targets.view()),
-                        1.0f / static_cast<float>(samples * s), state.view());
-  model.FinishGradients();
+  model.RunStep({model.MakeBatch(0, samples, config.data_lanes, inputs.view(), targets.view())},
+                1.0f / static_cast<float>(samples * s), state.view());
   SAMESTEP_RETURN_IF_ERROR(ExportTensors(a.output, config, model.parameters(), Tensors::kGradients));
   return RoundExactSum(state.view()) / static_cast<double>(samples * s);
 }

@@ -8,6 +8,7 @@
 #include "base/parallel_for.h"
 #include "base/progress.h"
 #include "cli/command.h"
+#include "comm/world.h"
 #include "numerics/simd_target.h"
 #include "train/run.h"
 
@@ -37,7 +38,7 @@ struct TrainArguments {
   int threads = 0;
   int64_t micro_batch = 0, stop_after = 0;
   int64_t hostile = 0;
-  bool resume = false, poison = false, no_tensorboard = false;
+  bool resume = false, poison = false, no_tensorboard = false, mixed_programs = false;
 };
 
 class Console : public RunReporter {
@@ -55,6 +56,7 @@ class Console : public RunReporter {
     progress_.Update(resumed_at);
   }
   void OnStep(const StepReport& r, double tokens_per_second) override {
+    if (out_.silent()) return;
     const std::string speed = fmt::format("{:.0f} tokens/s", tokens_per_second);
     progress_.Update(r.step, fmt::format("step {}  loss {:.6f}  {}", r.step, r.loss, speed));
     const bool due = r.step == 1 || r.step == recipe_.train.steps || r.step % recipe_.train.log_every == 0;
@@ -87,7 +89,31 @@ Result<Recipe> RecipeOf(const TrainArguments& a) {
   return LoadRecipe(path, overrides);
 }
 
-int RunTrain(const TrainArguments& a, const Output& out) {
+// A thread for each core that is not another rank's.
+int ThreadsOf(const TrainArguments& a, const World& world) {
+  if (a.threads > 0 || world.ranks_on_this_machine() == 1) return a.threads;
+  return std::max(1, ThreadCount() / world.ranks_on_this_machine());
+}
+
+int TrainInWorld(const TrainArguments& a, const World& world, const Output& out);
+
+int RunTrain(const TrainArguments& a, const Output& all) {
+  Result<World> world = World::Join();
+  if (!world.ok()) return all.Error(world.status());
+  if (world->alone()) return TrainInWorld(a, *world, all);
+  // One of them speaks.
+  const Output out = world->group().rank() == 0 ? all : all.Silent();
+  int exit_code = 0;
+  try {
+    exit_code = TrainInWorld(a, *world, out);
+  } catch (const std::exception& error) {  // the system's: memory
+    EndAll(world->group(), IoError("{}", error.what()));
+  }
+  world->Leave();
+  return exit_code;
+}
+
+int TrainInWorld(const TrainArguments& a, const World& world, const Output& out) {
   if (a.recipe.empty() && !a.resume) {  // --from alone begins a run of its own, so it needs a recipe, too
     return out.Error(
         UsageError("no recipe: name one (samestep train RECIPE --run FOLDER), or --resume a run"));
@@ -96,12 +122,14 @@ int RunTrain(const TrainArguments& a, const Output& out) {
     if (const Status status = ForceSimdTarget(a.simd); !status.ok()) return out.Error(status);
   }
   const Result<Recipe> recipe = RecipeOf(a);
-  if (!recipe.ok()) return out.Error(recipe.status());
-  SetSchedule({a.threads, static_cast<uint64_t>(a.hostile)});
+  if (const Status status = Agree(world.group(), recipe.status()); !status.ok()) return out.Error(status);
+  SetSchedule({ThreadsOf(a, world), static_cast<uint64_t>(a.hostile)});
   SetPoisonEmptyTensors(a.poison);
 
   RunOptions options;
   options.recipe = *recipe;
+  options.group = &world.group();
+  options.mixed_programs = a.mixed_programs;
   options.folder = a.run;
   options.resume = a.resume;
   options.from = a.from;
@@ -150,10 +178,13 @@ const bool registered =
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 62));
       app.add_flag("--poison", a->poison,
                    "Fill new memory with NaN, so that a read of unwritten memory shows");
+      app.add_flag("--mixed-programs", a->mixed_programs,
+                   "Ranks may run different builds of this version (machines of several kinds)");
       app.add_flag("--no-tensorboard", a->no_tensorboard, "Write no TensorBoard events");
       app.footer(
           "Example:\n  samestep train examples/quickstart.toml --run runs/a --threads 2\n"
           "  samestep train --run runs/a --resume\n"
+          "  mpirun -n 4 samestep train recipe.toml --run runs/b --set layout.data=2 --set layout.tensor=2\n"
           "SIGTERM and SIGINT save a checkpoint after the current step and exit with 0.");
       return [a](const Output& out) { return RunTrain(*a, out); };
     });

@@ -2,161 +2,245 @@
 
 #include <algorithm>
 
-#include "kernels/embedding/embedding.h"
-#include "kernels/sum/sum.h"
-
 namespace samestep {
+namespace {
 
-Decoder::Decoder(const DecoderConfig& c, int64_t max_samples) : config_(c) {
+constexpr int kFirstPipelineTag = 16;
+
+bool HasChunk(const ProcessGrid& grid, int64_t layer, int64_t layers) {
+  for (int chunk = 0; chunk < grid.layout().chunks; ++chunk) {
+    const Range held = LayersOf(grid.layout(), grid.place().pipeline, chunk, layers);
+    if (layer >= held.first && layer < held.end()) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Decoder::Decoder(const DecoderConfig& c, int64_t max_samples, ProcessGrid& grid, int64_t micro_batches)
+    : config_(c),
+      grid_(&grid),
+      parameters_(c, grid),
+      tp_(grid, c, max_samples),
+      reducer_(grid, parameters_),
+      embedding_(c, parameters_, tp_, grid.first_stage(), grid.last_stage()) {
   const bool llama = c.family == DecoderFamily::kLlama;
-  embedding_name_ = llama ? "model.embed_tokens" : "transformer.wte";
-  embedding_ = parameters_.Add(embedding_name_ + ".weight", {c.vocab, c.hidden}, Initial::kNormal,
-                               c.context_lanes, c.data_lanes);
-  if (!llama) {
-    position_name_ = "transformer.wpe";
-    positions_ = parameters_.Add(position_name_ + ".weight", {c.sequence, c.hidden}, Initial::kNormal,
-                                 c.context_lanes * c.tensor_lanes, c.data_lanes);
-  } else {
+  if (llama) {
     cos_ = Tensor::Empty({c.sequence, c.head_size / 2});
     sin_ = Tensor::Empty({c.sequence, c.head_size / 2});
     RopeTable(0, c.sequence, c.head_size, c.rope_base, cos_.f32(), sin_.f32());
   }
-  for (int64_t i = 0; i < c.layers; ++i) blocks_.emplace_back(c, i, parameters_);
+  MakeChunks(max_samples, micro_batches);
   final_norm_path_ = llama ? "model" : "transformer";
-  final_norm_ = MakeNorm(c, parameters_, final_norm_path_, llama ? "norm" : "ln_f");
-  Parameter* output = embedding_;
-  if (c.tied_output) {
-    embedding_->tied = true;
-    embedding_->other_sum = GradientSum(embedding_->shape(), c.context_lanes, c.data_lanes);
-    embedding_->tied_gradient = Tensor::Empty(embedding_->shape());
-  } else {
-    output = parameters_.Add("lm_head.weight", {c.vocab, c.hidden}, Initial::kNormal, c.context_lanes,
-                             c.data_lanes);
+  final_norm_ = MakeNorm(c, parameters_, grid.last_stage(), final_norm_path_, llama ? "norm" : "ln_f");
+  Parameter* output = embedding_.tokens();
+  if (!c.tied_output) {
+    output = parameters_.Add({"lm_head.weight", {c.vocab, c.hidden}, Initial::kNormal, Cut::kVocabulary},
+                             grid.last_stage());
   }
-  const int64_t b = max_samples, s = c.sequence;
-  head_ = std::make_unique<OutputHead>(c, output, b, s);
-  for (int64_t i = 0; i <= c.layers; ++i) x_.push_back(Tensor::Empty({b, s, c.hidden}));
-  const int64_t kept = c.recompute_layers ? std::min<int64_t>(1, c.layers) : c.layers;
-  for (int64_t i = 0; i < kept; ++i) activations_.push_back(BlockActivations::Make(c, b, s));
-  scratch_ = BlockScratch::Make(c, b, s);
-  final_ = Tensor::Empty({b, s, c.hidden});
-  final_mean_ = Tensor::Empty({b, s});
-  final_rstd_ = Tensor::Empty({b, s});
-  diff_x_ = Tensor::Empty({b, s, c.hidden});
-  diff_final_ = Tensor::Empty({b, s, c.hidden});
+  if (grid.last_stage()) head_ = std::make_unique<OutputHead>(c, output, tp_, max_samples);
+  const int64_t own = c.sequence / tp_.ranks();
+  if (c.recompute_layers) recomputed_ = BlockActivations::Make(c, tp_.ranks(), max_samples);
+  scratch_ = BlockScratch::Make(c, tp_.ranks(), max_samples);
+  if (grid.last_stage()) final_ = Tensor::Empty({max_samples, own, c.hidden});
 }
 
-TensorView Decoder::CosOf(int64_t tokens) const {
-  return cos_.empty() ? TensorView{} : cos_.view().Slice(0, tokens);
-}
-TensorView Decoder::SinOf(int64_t tokens) const {
-  return sin_.empty() ? TensorView{} : sin_.view().Slice(0, tokens);
+void Decoder::MakeChunks(int64_t max_samples, int64_t micro_batches) {
+  const Layout& layout = grid_->layout();
+  const int rank = grid_->place().pipeline;
+  for (int i = 0; i < layout.chunks; ++i) {
+    Chunk& chunk = chunks_.emplace_back();
+    chunk.number = i * layout.pipeline + rank;
+    chunk.first = chunk.number == 0;
+    chunk.last = chunk.number == layout.chunks * layout.pipeline - 1;
+  }
+  // Every rank knows every parameter's name and shape.
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    const bool held = HasChunk(*grid_, layer, config_.layers);
+    Block block(config_, layer, parameters_, tp_, held);
+    for (int i = 0; held && i < layout.chunks; ++i) {
+      const Range layers = LayersOf(layout, rank, i, config_.layers);
+      if (layer >= layers.first && layer < layers.end()) {
+        chunks_[static_cast<size_t>(i)].blocks.push_back(std::move(block));
+      }
+    }
+  }
+  const std::vector<PipelineStep> schedule = ScheduleOf(layout, rank, micro_batches);
+  for (int i = 0; i < layout.chunks; ++i) {
+    Chunk& chunk = chunks_[static_cast<size_t>(i)];
+    const int64_t slots = std::max<int64_t>(1, MostInFlight(schedule, i));
+    for (int64_t s = 0; s < slots; ++s) chunk.slots.push_back(MakeSlot(chunk, max_samples));
+  }
 }
 
-void Decoder::BeginStep() {
-  for (Parameter* p : parameters_.InOrder()) {
+Decoder::Slot Decoder::MakeSlot(const Chunk& chunk, int64_t b) const {
+  const int64_t own = config_.sequence / tp_.ranks();
+  const Shape shape{b, own, config_.hidden};
+  Slot slot;
+  for (size_t i = 0; i <= chunk.blocks.size(); ++i) slot.x.push_back(Tensor::Empty(shape));
+  for (size_t i = 0; i < chunk.blocks.size() && !config_.recompute_layers; ++i) {
+    slot.activations.push_back(BlockActivations::Make(config_, tp_.ranks(), b));
+  }
+  slot.diff = Tensor::Empty(shape);
+  if (!chunk.last) return slot;
+  slot.diff_final = Tensor::Empty(shape);
+  slot.final_mean = Tensor::Empty({b, own});
+  slot.final_rstd = Tensor::Empty({b, own});
+  return slot;
+}
+
+MicroBatch Decoder::MakeBatch(int64_t first_sample, int64_t global_batch, int data_lanes,
+                              const TensorView& tokens, const TensorView& targets) const {
+  return MakeMicroBatch(first_sample, global_batch, data_lanes, tokens, targets, tp_.slice());
+}
+
+RopeRows Decoder::Rope(int64_t tokens) const {
+  if (cos_.empty()) return {};
+  return {cos_.view().Slice(0, tokens), sin_.view().Slice(0, tokens)};
+}
+
+void Decoder::Receive(int chunk_number, bool backward, const TensorView& view) {
+  const int from = (chunk_number + (backward ? 1 : -1)) % grid_->pipeline().size();
+  const Transfer receive{from, view.data, static_cast<size_t>(view.elements()) * sizeof(float)};
+  grid_->pipeline()
+      .Start({}, {&receive, 1}, kFirstPipelineTag + 2 * chunk_number + (backward ? 1 : 0))
+      .Wait();
+}
+
+// To the chunk with this number.
+Pending Decoder::Send(int chunk_number, bool backward, const TensorView& view) {
+  const Transfer send{chunk_number % grid_->pipeline().size(), view.data,
+                      static_cast<size_t>(view.elements()) * sizeof(float)};
+  return grid_->pipeline().Start({&send, 1}, {}, kFirstPipelineTag + 2 * chunk_number + (backward ? 1 : 0));
+}
+
+TensorView Decoder::ForwardBlocks(Chunk& chunk, Slot& slot, const MicroBatch& batch, bool keep) {
+  slot.sent_x.Wait();
+  const TensorView input = batch.OwnTokens(slot.x[0]);
+  if (chunk.first) {
+    embedding_.Forward(batch, input);
+  } else {
+    Receive(chunk.number, false, input);
+  }
+  for (size_t i = 0; i < chunk.blocks.size(); ++i) {
+    chunk.blocks[i].Forward(batch, batch.OwnTokens(slot.x[i]), ActivationsOf(slot, keep ? i : 0), scratch_,
+                            Rope(batch.sequence()), batch.OwnTokens(slot.x[i + 1]));
+  }
+  const TensorView output = batch.OwnTokens(slot.x.back());
+  if (!chunk.last) slot.sent_x = Send(chunk.number + 1, false, output);
+  return output;
+}
+
+TensorView Decoder::FinalNorm(const MicroBatch& batch, const TensorView& x, const Slot& slot) {
+  ScopedModule module(final_norm_path_);
+  const TensorView final = batch.OwnTokens(final_);
+  final_norm_.Forward(x, final, batch.OwnTokens(slot.final_mean), batch.OwnTokens(slot.final_rstd));
+  return final;
+}
+
+void Decoder::Forward(Chunk& chunk, const MicroBatch& batch, int64_t number, float target_weight,
+                      const TensorView& loss_state) {
+  ScopedPhase phase(Phase::kForward);
+  Slot& slot = SlotOf(chunk, number);
+  const TensorView x = ForwardBlocks(chunk, slot, batch, true);
+  if (!chunk.last) return;
+  head_->ForwardBackward(batch, FinalNorm(batch, x, slot), target_weight, batch.OwnTokens(slot.diff_final),
+                         loss_state);
+}
+
+void Decoder::BackwardFinalNorm(const MicroBatch& batch, Slot& slot) {
+  ScopedModule module(final_norm_path_);
+  const TensorView mean = batch.OwnTokens(slot.final_mean), rstd = batch.OwnTokens(slot.final_rstd);
+  const TensorView x = batch.OwnTokens(slot.x.back()), diff_final = batch.OwnTokens(slot.diff_final);
+  final_norm_.AccumulateGradients(batch, x, mean, rstd, diff_final);
+  final_norm_.Backward(x, mean, rstd, diff_final, TensorView{}, batch.OwnTokens(slot.diff));
+}
+
+void Decoder::Backward(Chunk& chunk, const MicroBatch& batch, int64_t number, bool last_batch) {
+  ScopedPhase phase(Phase::kBackward);
+  Slot& slot = SlotOf(chunk, number);
+  slot.sent_x.Wait();  // recomputation writes there again
+  slot.sent_diff.Wait();
+  const TensorView diff = batch.OwnTokens(slot.diff);
+  if (chunk.last) {
+    BackwardFinalNorm(batch, slot);
+  } else {
+    Receive(chunk.number, true, diff);
+  }
+  for (size_t i = chunk.blocks.size(); i-- > 0;) {
+    const TensorView input = batch.OwnTokens(slot.x[i]);
+    const Block& block = chunk.blocks[i];
+    BlockActivations& activations = ActivationsOf(slot, i);
+    const RopeRows rope = Rope(batch.sequence());
+    if (config_.recompute_layers) {
+      ScopedPhase recompute(Phase::kRecompute);
+      block.Forward(batch, input, activations, scratch_, rope, batch.OwnTokens(slot.x[i + 1]));
+    }
+    block.Backward(batch, input, activations, scratch_, rope, diff, diff);
+    if (last_batch) {
+      for (Parameter* p : block.parameters()) reducer_.Start(*p);
+    }
+  }
+  if (!chunk.first) {
+    slot.sent_diff = Send(chunk.number - 1, true, diff);
+    return;
+  }
+  embedding_.Backward(batch, diff);
+}
+
+void Decoder::RunStep(const std::vector<MicroBatch>& batches, float target_weight,
+                      const TensorView& loss_state) {
+  for (Parameter* p : parameters_.Held()) {
     p->sum.Begin();
     if (p->tied) p->other_sum.Begin();
   }
-}
-
-void Decoder::Embed(const MicroBatch& batch, const TensorView& dst) const {
-  ScopedModule module(embedding_name_);
-  EmbeddingForward(batch.tokens, embedding_->weights.view(),
-                   positions_ == nullptr ? TensorView{} : positions_->weights.view(), dst);
-}
-
-TensorView Decoder::ForwardBlocks(const MicroBatch& batch, bool keep) {
-  Embed(batch, batch.Part(x_[0]));
-  const int64_t tokens = batch.sequence();
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    // Without a backward pass two buffers in turn are enough, but the memory is there anyway.
-    blocks_[i].Forward(batch, batch.Part(x_[i]), ActivationsOf(keep ? i : 0), scratch_, CosOf(tokens),
-                       SinOf(tokens), batch.Part(x_[i + 1]));
-  }
-  return batch.Part(x_.back());
-}
-
-TensorView Decoder::FinalNorm(const MicroBatch& batch, const TensorView& x) {
-  ScopedModule module(final_norm_path_);
-  final_norm_.Forward(x, batch.Part(final_), batch.Part(final_mean_), batch.Part(final_rstd_));
-  return batch.Part(final_);
-}
-
-void Decoder::ForwardBackward(const MicroBatch& batch, float target_weight, const TensorView& loss_state) {
-  const TensorView diff_x = batch.Part(diff_x_), diff_final = batch.Part(diff_final_);
-  TensorView x;
-  {
-    ScopedPhase phase(Phase::kForward);
-    x = ForwardBlocks(batch, true);
-    head_->ForwardBackward(batch, FinalNorm(batch, x), target_weight, diff_final, loss_state);
-  }
-  ScopedPhase phase(Phase::kBackward);
-  {
-    ScopedModule module(final_norm_path_);
-    const TensorView mean = batch.Part(final_mean_), rstd = batch.Part(final_rstd_);
-    final_norm_.AccumulateGradients(batch, x, mean, rstd, diff_final);
-    final_norm_.Backward(x, mean, rstd, diff_final, TensorView{}, diff_x);
-  }
-  const int64_t tokens = batch.sequence();
-  for (size_t i = blocks_.size(); i-- > 0;) {
-    const TensorView input = batch.Part(x_[i]);
-    if (config_.recompute_layers) {
-      ScopedPhase recompute(Phase::kRecompute);
-      blocks_[i].Forward(batch, input, ActivationsOf(i), scratch_, CosOf(tokens), SinOf(tokens),
-                         batch.Part(x_[i + 1]));
+  const auto count = static_cast<int64_t>(batches.size());
+  for (const PipelineStep& step : ScheduleOf(grid_->layout(), grid_->place().pipeline, count)) {
+    CallContext::Current().micro_batch = static_cast<int32_t>(step.micro_batch);
+    Chunk& chunk = chunks_[static_cast<size_t>(step.chunk)];
+    const MicroBatch& batch = batches[static_cast<size_t>(step.micro_batch)];
+    if (step.forward) {
+      Forward(chunk, batch, step.micro_batch, target_weight, loss_state);
+    } else {
+      Backward(chunk, batch, step.micro_batch, step.micro_batch == count - 1);
     }
-    blocks_[i].Backward(batch, input, ActivationsOf(i), scratch_, CosOf(tokens), SinOf(tokens), diff_x,
-                        diff_x);
   }
-  BackwardEmbedding(batch, diff_x);
-}
-
-void Decoder::BackwardEmbedding(const MicroBatch& batch, const TensorView& diff) const {
-  GradientSum& sum = embedding_->tied ? embedding_->other_sum : embedding_->sum;
-  for (const LaneSegment& s : batch.segments) {
-    const TensorView tokens = batch.tokens.Slice(s.first, s.samples), dx = diff.Slice(s.first, s.samples);
-    {
-      ScopedModule module(embedding_name_);
-      const TokenSum order = sum.Order(batch.sequence(), 0);
-      EmbeddingBackward(tokens, dx, sum.Accumulator(), order);
-      sum.Advance(order, tokens.elements());
-      if (s.ends_lane) sum.FinishLane();
+  CallContext::Current().micro_batch = 0;
+  // Blocks have begun as their last backward pass ended; what stands around them follows.
+  for (Parameter* p : parameters_.Held()) {
+    if (p == embedding_.tokens() || p == embedding_.positions() || p->name == "lm_head.weight" ||
+        p == final_norm_.gain || p == final_norm_.bias) {
+      reducer_.Start(*p);
     }
-    if (positions_ == nullptr) continue;
-    ScopedModule module(position_name_);
-    const TokenSum order = positions_->sum.Order(batch.sequence(), 0);
-    PositionBackward(dx, positions_->sum.Accumulator(), order);
-    positions_->sum.Advance(order, tokens.elements());
-    if (s.ends_lane) positions_->sum.FinishLane();
   }
-}
-
-void Decoder::FinishGradients() {
-  ScopedPhase phase(Phase::kReduce);
-  for (Parameter* p : parameters_.InOrder()) {
-    ScopedModule module(p->name);
-    p->gradient = p->sum.Finish();
-    if (!p->tied) continue;
-    Add(p->gradient, p->other_sum.Finish(), p->tied_gradient.view());
-    p->gradient = p->tied_gradient.view();
+  reducer_.Finish();
+  for (Chunk& chunk : chunks_) {
+    for (Slot& slot : chunk.slots) {
+      slot.sent_x.Wait();
+      slot.sent_diff.Wait();
+    }
   }
 }
 
 void Decoder::Evaluate(const MicroBatch& batch, const TensorView& loss_state) {
   ScopedPhase phase(Phase::kEvaluate);
-  const TensorView x = ForwardBlocks(batch, false);
-  head_->Forward(batch, FinalNorm(batch, x), loss_state);
+  for (Chunk& chunk : chunks_) {
+    Slot& slot = chunk.slots.front();
+    const TensorView x = ForwardBlocks(chunk, slot, batch, false);
+    if (chunk.last) head_->Forward(batch, FinalNorm(batch, x, slot), loss_state);
+  }
 }
 
 void Decoder::NextTokenLogits(std::span<const int32_t> tokens, const TensorView& logits) {
   const int64_t n = static_cast<int64_t>(tokens.size());
   SAMESTEP_CHECK(n >= 1 && n <= config_.sequence);
+  SAMESTEP_CHECK_EQ(grid_->layout().ranks(), 1);
   Tensor ids = Tensor::Empty({1, n}, DType::kI32);
   std::copy(tokens.begin(), tokens.end(), ids.i32());
   ScopedPhase phase(Phase::kEvaluate);
-  const MicroBatch batch = MakeMicroBatch(0, 1, 1, ids.view(), ids.view());
-  const TensorView hidden = FinalNorm(batch, ForwardBlocks(batch, false));
+  const MicroBatch batch = MakeBatch(0, 1, 1, ids.view(), ids.view());
+  Slot& slot = chunks_.front().slots.front();
+  const TensorView hidden = FinalNorm(batch, ForwardBlocks(chunks_.front(), slot, batch, false), slot);
   head_->Logits(hidden.Reshaped({n, config_.hidden}).Slice(n - 1, 1), logits.Reshaped({1, config_.vocab}));
 }
 

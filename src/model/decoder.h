@@ -1,14 +1,14 @@
 // decoder.h: a decoder-only language model, Llama-style or GPT-2-style, forward and backward.
 //
-//   Decoder model(config, /*max_samples=*/8);
+//   Decoder model(config, /*max_samples=*/8, grid);
 //   model.parameters().Initialize(seed, config.init_std);
-//   model.BeginStep();
-//   for (const MicroBatch& b : batches) model.ForwardBackward(b, 1.0f / targets, loss_state);
-//   model.FinishGradients();                          // every parameter's `gradient`
+//   model.RunStep(batches, 1.0f / targets, loss_state);    // every owned parameter's `gradient`
 //
-// A step of training reads from here down: Decoder -> Block -> LinearLayer -> kernels/linear.
+// A step of training reads from here down: Decoder -> Block -> LinearLayer -> kernels/linear. A rank holds
+// the layers of its pipeline stage, in one chunk or, interleaved, several; the first stage has the
+// embedding, the last the output head. Alone, it holds them all in one.
 //
-// Determinism: the graph of numerics page 5; the micro-batch size and recomputation change no bit.
+// Determinism: the graph of numerics page 5; micro-batches, layout, schedule and recomputation change no bit.
 #pragma once
 
 #include <cstdint>
@@ -17,54 +17,87 @@
 #include <vector>
 
 #include "model/block.h"
+#include "model/embedding_layer.h"
+#include "model/gradient_reducer.h"
 #include "model/output_head.h"
+#include "parallel/pipeline_schedule.h"
 
 namespace samestep {
 
 class Decoder {
  public:
-  Decoder(const DecoderConfig& config, int64_t max_samples);
+  // `max_samples`: of a micro-batch. `micro_batches`: of a step, which with several stages decides how many
+  // are in flight.
+  Decoder(const DecoderConfig& config, int64_t max_samples, ProcessGrid& grid = ProcessGrid::Alone(),
+          int64_t micro_batches = 1);
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
 
   const DecoderConfig& config() const { return config_; }
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
 
-  void BeginStep();
-  // Adds the micro-batch to the gradients, and its token losses to the exact sum in loss_state.
-  void ForwardBackward(const MicroBatch& batch, float target_weight, const TensorView& loss_state);
-  void FinishGradients();
-
-  // Token losses only (evaluation).
+  // Forward and backward over this rank's samples, and the reduction of gradients. Adds the token losses to
+  // the exact sum in loss_state: on the last stage, the same on each of its tensor ranks.
+  void RunStep(const std::vector<MicroBatch>& batches, float target_weight, const TensorView& loss_state);
+  // Token losses only.
   void Evaluate(const MicroBatch& batch, const TensorView& loss_state);
-  // Logits [vocab] of the token that follows `tokens` (at most `sequence` of them).
+  // Logits [vocab] of the token that follows `tokens` (at most `sequence` of them). Alone only.
   void NextTokenLogits(std::span<const int32_t> tokens, const TensorView& logits);
+  // A micro-batch of this rank, cut as its tensor group works on it.
+  MicroBatch MakeBatch(int64_t first_sample, int64_t global_batch, int data_lanes, const TensorView& tokens,
+                       const TensorView& targets) const;
 
  private:
-  // Runs embedding and blocks; returns the last block's output. `keep`: for a backward pass.
-  TensorView ForwardBlocks(const MicroBatch& batch, bool keep);
-  TensorView FinalNorm(const MicroBatch& batch, const TensorView& x);
-  void Embed(const MicroBatch& batch, const TensorView& dst) const;
-  void BackwardEmbedding(const MicroBatch& batch, const TensorView& diff) const;
-  BlockActivations& ActivationsOf(size_t block) { return activations_[config_.recompute_layers ? 0 : block]; }
-  TensorView CosOf(int64_t tokens) const;
-  TensorView SinOf(int64_t tokens) const;
+  // What a micro-batch on its way through a chunk leaves for its backward pass.
+  struct Slot {
+    std::vector<Tensor> x;  // block inputs, and the last output: [samples, own tokens, hidden]
+    std::vector<BlockActivations> activations;  // one a block; none with recomputation
+    Tensor final_mean, final_rstd, diff_final;  // of the last chunk
+    Tensor diff;                                // gradient of the chunk's output, then of its input
+    Pending sent_x, sent_diff;
+  };
+  struct Chunk {
+    int number = 0;  // among all chunks of the model, in the order of layers
+    bool first = false, last = false;
+    std::vector<Block> blocks;
+    std::vector<Slot> slots;
+  };
+
+  void MakeChunks(int64_t max_samples, int64_t micro_batches);
+  Slot MakeSlot(const Chunk& chunk, int64_t samples) const;
+  Slot& SlotOf(Chunk& chunk, int64_t micro_batch) {
+    return chunk.slots[static_cast<size_t>(micro_batch) % chunk.slots.size()];
+  }
+  BlockActivations& ActivationsOf(Slot& slot, size_t block) {
+    return slot.activations.empty() ? recomputed_ : slot.activations[block];
+  }
+  // Runs the chunk's input and blocks; returns the last block's output. `keep`: for a backward pass.
+  TensorView ForwardBlocks(Chunk& chunk, Slot& slot, const MicroBatch& batch, bool keep);
+  TensorView FinalNorm(const MicroBatch& batch, const TensorView& x, const Slot& slot);
+  void Forward(Chunk& chunk, const MicroBatch& batch, int64_t number, float target_weight,
+               const TensorView& loss_state);
+  void Backward(Chunk& chunk, const MicroBatch& batch, int64_t number, bool last_batch);
+  void BackwardFinalNorm(const MicroBatch& batch, Slot& slot);
+  void Receive(int chunk_number, bool backward, const TensorView& view);
+  Pending Send(int chunk_number, bool backward, const TensorView& view);
+  RopeRows Rope(int64_t tokens) const;
 
   DecoderConfig config_;
+  ProcessGrid* grid_;
   ParameterSet parameters_;
-  std::string embedding_name_, position_name_;
-  Parameter* embedding_ = nullptr;
-  Parameter* positions_ = nullptr;  // learned; null with RoPE
-  std::vector<Block> blocks_;
+  TensorParallel tp_;
+  GradientReducer reducer_;
+  EmbeddingLayer embedding_;
+  std::vector<Chunk> chunks_;
   std::string final_norm_path_;
   NormLayer final_norm_;
-  std::unique_ptr<OutputHead> head_;
+  std::unique_ptr<OutputHead> head_;  // of the last stage
 
-  Tensor cos_, sin_;       // RoPE table [sequence, head_size / 2]
-  std::vector<Tensor> x_;  // block inputs, and the last output: [samples, sequence, hidden]
-  std::vector<BlockActivations> activations_;  // one a block, or one in all with recomputation
+  Tensor cos_, sin_;  // RoPE table [sequence, head_size / 2]
+  BlockActivations recomputed_;
   BlockScratch scratch_;
-  Tensor final_, final_mean_, final_rstd_;  // final norm
-  Tensor diff_x_, diff_final_;
+  Tensor final_;
 };
 
 }  // namespace samestep

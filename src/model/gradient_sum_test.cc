@@ -17,7 +17,7 @@ float LaneValue(int lane, int64_t element) {
 TEST(GradientSum, DataLanesCombineByTheBalancedTree) {
   constexpr int64_t kElements = 50;
   for (int lanes = 1; lanes <= 17; ++lanes) {
-    GradientSum sum({kElements}, 1, lanes);
+    GradientSum sum(Shard::Whole({kElements}), {}, {0, lanes, lanes});
     for (int repeat = 0; repeat < 2; ++repeat) {  // the second step uses the first one's buffers
       sum.Begin();
       for (int lane = 0; lane < lanes; ++lane) {

@@ -1,16 +1,17 @@
 // linear_layer.h: a linear or normalisation layer: its parameters, and how their gradients are summed.
 //
 //   LinearLayer q = {"q_proj", weights, nullptr};
-//   q.Forward(src, dst, 1);
-//   q.AccumulateGradients(batch, src, diff_dst);
+//   q.Forward(src, dst);                                   // column parallel: this rank's outputs
+//   o.ForwardRowParallel(tp, batch, src, dst);             // row parallel: this rank's inputs, then the sum
+//   q.AccumulateGradients(batch, src, diff_dst, diff_dst);
 //
 // Determinism: gradients go to the parameters' GradientSum, segment by segment of the micro-batch.
 #pragma once
 
 #include <string>
 
-#include "model/micro_batch.h"
 #include "model/parameter.h"
+#include "model/tensor_parallel.h"
 
 namespace samestep {
 
@@ -19,9 +20,17 @@ struct LinearLayer {
   Parameter* weights = nullptr;
   Parameter* bias = nullptr;  // optional
 
-  // `lanes`: tensor lanes that the inputs are cut into (row-parallel projections), else 1.
-  void Forward(const TensorView& src, const TensorView& dst, int lanes) const;
-  void AccumulateGradients(const MicroBatch& batch, const TensorView& src, const TensorView& diff_dst) const;
+  void Forward(const TensorView& src, const TensorView& dst) const;
+  // `dst`: own tokens.
+  void ForwardRowParallel(const TensorParallel& tp, const MicroBatch& batch, const TensorView& src,
+                          const TensorView& dst) const;
+  // `diff_bias`: the output's gradient as the bias is summed over it: all tokens, or the own ones where the
+  // bias is a replica.
+  void AccumulateGradients(const MicroBatch& batch, const TensorView& src, const TensorView& diff_dst,
+                           const TensorView& diff_bias) const;
+
+ private:
+  TensorView BiasRows(size_t box) const;
 };
 
 struct NormLayer {
@@ -40,9 +49,7 @@ struct NormLayer {
                            const TensorView& rstd, const TensorView& diff_dst) const;
 };
 
-NormLayer MakeNorm(const DecoderConfig& config, ParameterSet& parameters, const std::string& path,
+NormLayer MakeNorm(const DecoderConfig& config, ParameterSet& parameters, bool held, const std::string& path,
                    const std::string& name);
-// Token lanes of a parameter: those that tensor ranks hold as replicas are summed over C * T lanes.
-int TokenLanes(const DecoderConfig& config, bool replicated);
 
 }  // namespace samestep

@@ -97,11 +97,12 @@ struct MemoryRecipe {
   Recompute recompute{};
 };
 
-// Reserved: one process holds the whole model for now.
+// How many processes work along each axis (parallel/layout.h); expert and context are reserved.
 struct LayoutRecipe {
   int64_t data = 0;
   int64_t tensor = 0;
   int64_t pipeline = 0;
+  int64_t chunks = 0;
   int64_t expert = 0;
   int64_t context = 0;
 };

@@ -220,7 +220,8 @@ TEST(RecipeTest, RefusesWithPlaceAndRemedy) {
       {"global_batch = 12", "global_batch = 12\nmicro_batch = 13",
        "micro_batch 13 is more than train.global_batch 12"},
       {"global_batch = 12", "global_batch = 12\nseed = -1", "from 0 to 9223372036854775807"},
-      {"[train]", "[layout]\ndata = 2\n[train]", "tiny.toml:15: layout.data is 2; only 1 is accepted so far"},
+      {"[train]", "[layout]\nexpert = 2\n[train]",
+       "tiny.toml:15: layout.expert is 2; only 1 is accepted so far"},
       {"[train]", "[invariance]\nexpert_lanes = 2\n[train]", "mixtures of experts are not built yet"},
       {"[train]", "[invariance]\ndata_lanes = 5\n[train]",
        "tiny.toml:15: invariance.data_lanes 5 does not divide train.global_batch 12; set global_batch to 10 "

@@ -170,10 +170,14 @@ std::vector<Field> MakeSchema() {
       "less memory.");
 
   table = "layout";
-  add("data", FIELD(IntegerSlot, layout.data), "1", "", kLanes, "processes", kNo, "Reserved; must be 1.");
-  add("tensor", FIELD(IntegerSlot, layout.tensor), "1", "", kLanes, "processes", kNo, "Reserved; must be 1.");
+  add("data", FIELD(IntegerSlot, layout.data), "1", "", kLanes, "processes", kNo,
+      "Processes that share the samples of a batch; each holds whole lanes of invariance.data_lanes.");
+  add("tensor", FIELD(IntegerSlot, layout.tensor), "1", "", kLanes, "processes", kNo,
+      "Processes that share each layer; each holds whole lanes of invariance.tensor_lanes.");
   add("pipeline", FIELD(IntegerSlot, layout.pipeline), "1", "", kLanes, "processes", kNo,
-      "Reserved; must be 1.");
+      "Stages that the layers are cut into.");
+  add("chunks", FIELD(IntegerSlot, layout.chunks), "1", "", kLanes, "", kNo,
+      "Pieces of the model that each stage holds: more than 1 is the interleaved schedule.");
   add("expert", FIELD(IntegerSlot, layout.expert), "1", "", kLanes, "processes", kNo, "Reserved; must be 1.");
   add("context", FIELD(IntegerSlot, layout.context), "1", "", kLanes, "processes", kNo,
       "Reserved; must be 1.");
@@ -226,7 +230,9 @@ const std::vector<Table>& SchemaTables() {
        "The widths within which layouts share their bits. Wider promises more freedom to change the layout "
        "later, and costs gradient buffers."},
       {"memory", "Trades of memory for time, with the same bits."},
-      {"layout", "Over how many processes a run is spread. Not built yet."},
+      {"layout",
+       "Over how many processes a run is spread: data * tensor * pipeline of them, started by mpirun. "
+       "Changes no bit within the widths of [invariance]; `samestep plan` lists what they allow."},
   };
   return tables;
 }

@@ -53,13 +53,10 @@ class Checker {
     };
     SAMESTEP_RETURN_IF_ERROR(only_one(r_.invariance.expert_lanes, "invariance.expert_lanes",
                                       "mixtures of experts are not built yet"));
-    const char* single =
-        "a run is one process; its bits will not change when layouts arrive, within [invariance]";
-    SAMESTEP_RETURN_IF_ERROR(only_one(r_.layout.data, "layout.data", single));
-    SAMESTEP_RETURN_IF_ERROR(only_one(r_.layout.tensor, "layout.tensor", single));
-    SAMESTEP_RETURN_IF_ERROR(only_one(r_.layout.pipeline, "layout.pipeline", single));
-    SAMESTEP_RETURN_IF_ERROR(only_one(r_.layout.expert, "layout.expert", single));
-    SAMESTEP_RETURN_IF_ERROR(only_one(r_.layout.context, "layout.context", single));
+    SAMESTEP_RETURN_IF_ERROR(
+        only_one(r_.layout.expert, "layout.expert", "mixtures of experts are not built yet"));
+    SAMESTEP_RETURN_IF_ERROR(
+        only_one(r_.layout.context, "layout.context", "context parallelism is not built yet"));
     if (!r_.model.dropout.IsZero())
       return UsageError("{}: model.dropout is {}; only 0 is accepted so far: dropout is not built yet",
                         given_.Where({"model.dropout"}), r_.model.dropout.ToString());

@@ -77,6 +77,20 @@ TrainerConfig TrainerConfigOf(const Recipe& r) {
   return c;
 }
 
+Layout LayoutOf(const Recipe& r) {
+  return {static_cast<int>(r.layout.data), static_cast<int>(r.layout.tensor),
+          static_cast<int>(r.layout.pipeline), static_cast<int>(r.layout.chunks)};
+}
+
+LayoutWidths LayoutWidthsOf(const Recipe& r) {
+  return {.data_lanes = static_cast<int>(r.invariance.data_lanes),
+          .tensor_lanes = static_cast<int>(r.invariance.tensor_lanes),
+          .context_lanes = static_cast<int>(r.invariance.context_lanes),
+          .layers = r.model.layers,
+          .global_batch = r.train.global_batch,
+          .micro_batch = std::min(r.train.micro_batch, r.train.global_batch)};
+}
+
 DataOptions TrainingDataOf(const Recipe& r) {
   return DataOf(r, DataSplit::kTraining, r.train.steps * r.train.global_batch);
 }

@@ -13,6 +13,8 @@
 namespace samestep {
 
 TrainerConfig TrainerConfigOf(const Recipe& recipe);
+Layout LayoutOf(const Recipe& recipe);
+LayoutWidths LayoutWidthsOf(const Recipe& recipe);
 DataOptions TrainingDataOf(const Recipe& recipe);
 // The validation part of the split, or the sources named for it.
 DataOptions ValidationDataOf(const Recipe& recipe);

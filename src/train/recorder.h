@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/communicator.h"
 #include "recipe/recipe.h"
 #include "trace/recorder.h"
 
@@ -22,7 +23,8 @@ class RunRecorder {
   RunRecorder(const RunRecorder&) = delete;
   RunRecorder& operator=(const RunRecorder&) = delete;
   ~RunRecorder();
-  Status Start(const Recipe& recipe, const std::string& recipe_digest);
+  // Each rank of `group` writes a trace of its own.
+  Status Start(const Recipe& recipe, const std::string& recipe_digest, const Communicator& group);
   Status status() const { return recorder_ == nullptr ? Status() : recorder_->status(); }
   Status Finish();
 

@@ -4,8 +4,11 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/version.h"
+#include "comm/world.h"
 #include "data/sample_source.h"
 #include "train/from_recipe.h"
+#include "train/members.h"
 #include "train/memory.h"
 #include "train/metrics.h"
 #include "train/recorder.h"
@@ -25,21 +28,38 @@ class RunLoop {
   RunLoop(const RunOptions& options, RunReporter& reporter) : options_(options), reporter_(reporter) {}
 
   Result<RunResult> Execute() {
-    SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
-    SAMESTEP_RETURN_IF_ERROR(TakeFolder());
-    SAMESTEP_RETURN_IF_ERROR(OpenData());
+    SAMESTEP_RETURN_IF_ERROR(MakeGrid());
+    SAMESTEP_RETURN_IF_ERROR(Agree(world(), TakeFolder()));
+    SAMESTEP_RETURN_IF_ERROR(Agree(world(), OpenData()));
+    SAMESTEP_RETURN_IF_ERROR(CompareMembers());
     SAMESTEP_RETURN_IF_ERROR(MakeTrainer());
-    SAMESTEP_RETURN_IF_ERROR(OpenOutputs());
+    SAMESTEP_RETURN_IF_ERROR(Agree(world(), OpenOutputs()));
     reporter_.OnStart(*trainer_, result_.resumed_at);
     const Status status = Loop();
-    const Status finished = recorder_.Finish();
+    const Status finished = Agree(world(), recorder_.Finish());
     if (!status.ok()) return status;
     if (!finished.ok()) return finished;
     return result_;
   }
 
  private:
+  Communicator& world() const { return grid_->world(); }
+  bool keeps_folder() const { return world().rank() == 0; }
+
+  Status MakeGrid() {
+    if (options_.group == nullptr) {
+      alone_ = OneProcess();
+    }
+    Communicator& group = options_.group == nullptr ? *alone_ : *options_.group;
+    const Layout layout = LayoutOf(options_.recipe);
+    SAMESTEP_RETURN_IF_ERROR(CheckLayout(layout, LayoutWidthsOf(options_.recipe), group.size()));
+    if (group.size() == 1) SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
+    grid_.emplace(group, layout);
+    return {};
+  }
+
   Status TakeFolder() {
+    if (!keeps_folder()) return {};
     SAMESTEP_RETURN_IF_ERROR(MakeFolders(options_.folder));
     SAMESTEP_ASSIGN_OR_RETURN(FolderLock lock, FolderLock::Take(options_.folder));
     lock_.emplace(std::move(lock));
@@ -61,20 +81,34 @@ class RunLoop {
                                 SampleSource::Open(ValidationDataOf(options_.recipe)));
       validation_.emplace(std::move(validation));
     }
+    identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
+                 training_->Digest().hex()};
     return {};
   }
 
+  // All ranks must be about to compute the same thing.
+  Status CompareMembers() const {
+    if (world().size() == 1) return {};
+    std::vector<MemberFact> facts = {{"numerics profile", kNumericsProfile},
+                                     {"version", kVersion},
+                                     {"recipe digest", identity_.recipe_digest},
+                                     {"layout and limits of the recipe", DigestOf(identity_.recipe).hex()},
+                                     {"data digest", identity_.data_digest}};
+    if (validation_) facts.push_back({"validation data digest", validation_->Digest().hex()});
+    if (!options_.mixed_programs) facts.push_back({"program (--mixed-programs allows it)", ProgramDigest()});
+    return CompareFacts(world(), facts);
+  }
+
   Status MakeTrainer() {
-    identity_ = {RecipeDigest(options_.recipe).hex(), CanonicalText(options_.recipe),
-                 training_->Digest().hex()};
-    trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_));
+    trainer_.emplace(TrainerConfigOf(options_.recipe), ReaderOf(*training_), *grid_);
     const std::vector<std::string> collisions = trainer_->model().parameters().StreamCollisions();
     if (!collisions.empty()) {
       return UsageError("the random streams of {} collide; change model.layers by one", collisions.front());
     }
-    SAMESTEP_ASSIGN_OR_RETURN(const std::string checkpoint, CheckpointToResume());
+    std::string checkpoint;
+    SAMESTEP_RETURN_IF_ERROR(Agree(world(), FindCheckpoint(checkpoint)));
+    checkpoint = world().Gather(checkpoint).front();
     if (checkpoint.empty()) {
-      SAMESTEP_RETURN_IF_ERROR(CheckRecipeOfFolder());
       trainer_->Initialize();
     } else {
       SAMESTEP_RETURN_IF_ERROR(LoadState(checkpoint, *trainer_, identity_));
@@ -100,17 +134,21 @@ class RunLoop {
   }
 
   // Empty: begin at step 0. A run that was killed before its first checkpoint resumes there too.
-  Result<std::string> CheckpointToResume() const {
-    if (!options_.from.empty()) return options_.from;
-    if (!options_.resume) return std::string();
-    SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
-                              ListCheckpoints(CheckpointsFolder(options_.folder)));
-    return folders.empty() ? std::string() : folders.back();
+  Status FindCheckpoint(std::string& checkpoint) const {
+    if (!keeps_folder()) return {};
+    checkpoint = options_.from;
+    if (options_.resume && checkpoint.empty()) {
+      SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
+                                ListCheckpoints(CheckpointsFolder(options_.folder)));
+      if (!folders.empty()) checkpoint = folders.back();
+    }
+    return checkpoint.empty() ? CheckRecipeOfFolder() : Status();
   }
 
   Status OpenOutputs() {
     // First what the environment may have wrong: a run that never began must not look like one.
-    SAMESTEP_RETURN_IF_ERROR(recorder_.Start(options_.recipe, identity_.recipe_digest));
+    SAMESTEP_RETURN_IF_ERROR(recorder_.Start(options_.recipe, identity_.recipe_digest, world()));
+    if (!keeps_folder()) return {};
     // From here on the run goes on from its step: what lies behind is made again, checkpoints and metrics
     // alike.
     SAMESTEP_RETURN_IF_ERROR(RemoveCheckpointsAfter(CheckpointsFolder(options_.folder), result_.resumed_at));
@@ -139,15 +177,30 @@ class RunLoop {
       result_.digest = report.digest;
       result_.loss = report.loss;
       const bool last = report.step == train.steps;
-      result_.stopped = !last && StopAsked();
-      SAMESTEP_RETURN_IF_ERROR(recorder_.status());
+      const bool evaluates = train.evaluate_every > 0 && (last || report.step % train.evaluate_every == 0);
+      if (evaluates) {
+        SAMESTEP_ASSIGN_OR_RETURN(result_.evaluation,
+                                  trainer_->Evaluate(ReaderOf(*validation_), train.evaluate_samples));
+      }
       reporter_.OnStep(report,
                        static_cast<double>(train.global_batch * options_.recipe.model.sequence) / seconds);
-      SAMESTEP_RETURN_IF_ERROR(WriteMetrics(report, last));
+      if (evaluates) reporter_.OnEvaluation(report.step, result_.evaluation, report.digest);
+      SAMESTEP_RETURN_IF_ERROR(EndStep(report, evaluates, last));
       const bool due = train.checkpoint_every > 0 && report.step % train.checkpoint_every == 0;
       if (due || last || result_.stopped) SAMESTEP_RETURN_IF_ERROR(Checkpoint());
       if (result_.stopped) break;
     }
+    return {};
+  }
+
+  // What each rank alone can fail in, or be asked, between two steps: all hear of it.
+  Status EndStep(const StepReport& report, bool evaluated, bool last) {
+    Status status = recorder_.status();
+    if (status.ok() && keeps_folder()) status = WriteMetrics(report, evaluated);
+    uint64_t flags[] = {status.ok() ? 0u : 1u, StopAsked() ? 1u : 0u};
+    world().MaxIntegers(flags);
+    if (flags[0] != 0) return Agree(world(), status);
+    result_.stopped = !last && flags[1] != 0;
     return {};
   }
 
@@ -156,44 +209,43 @@ class RunLoop {
     return options_.stop != nullptr && *options_.stop != 0;
   }
 
-  Status WriteMetrics(const StepReport& report, bool last) {
+  Status WriteMetrics(const StepReport& report, bool evaluated) {
     MetricsLine line(report.step);
     line.Integer("consumed_samples", report.consumed_samples)
         .Real("loss", report.loss)
         .Real("norm", report.norm)
         .Real("learning_rate", report.learning_rate)
         .Text("digest", report.digest.hex());
-    const TrainRecipe& train = options_.recipe.train;
-    const bool evaluate = train.evaluate_every > 0 && (last || report.step % train.evaluate_every == 0);
-    if (evaluate) {
-      SAMESTEP_ASSIGN_OR_RETURN(result_.evaluation,
-                                trainer_->Evaluate(ReaderOf(*validation_), train.evaluate_samples));
-      line.Real("evaluation_loss", result_.evaluation);
-      reporter_.OnEvaluation(report.step, result_.evaluation, report.digest);
-    }
+    if (evaluated) line.Real("evaluation_loss", result_.evaluation);
     SAMESTEP_RETURN_IF_ERROR(metrics_->Write(line));
     if (!events_) return {};
     SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/loss", report.loss));
     SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/gradient_norm", report.norm));
     SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "train/learning_rate", report.learning_rate));
-    if (evaluate)
-      SAMESTEP_RETURN_IF_ERROR(events_->Scalar(report.step, "validation/loss", result_.evaluation));
-    return {};
+    if (!evaluated) return {};
+    return events_->Scalar(report.step, "validation/loss", result_.evaluation);
   }
 
   // Metrics first: whoever resumes here continues them.
   Status Checkpoint() {
-    SAMESTEP_RETURN_IF_ERROR(metrics_->Flush());
-    if (events_) SAMESTEP_RETURN_IF_ERROR(events_->Flush());
+    SAMESTEP_RETURN_IF_ERROR(Agree(world(), FlushOutputs()));
     const std::string root = CheckpointsFolder(options_.folder);
     SAMESTEP_RETURN_IF_ERROR(SaveState(root, *trainer_, identity_));
-    SAMESTEP_RETURN_IF_ERROR(KeepCheckpoints(root, options_.recipe.train.keep_checkpoints));
+    SAMESTEP_RETURN_IF_ERROR(Agree(
+        world(), keeps_folder() ? KeepCheckpoints(root, options_.recipe.train.keep_checkpoints) : Status()));
     reporter_.OnCheckpoint(result_.step, root);
     return {};
   }
 
+  Status FlushOutputs() {
+    if (metrics_) SAMESTEP_RETURN_IF_ERROR(metrics_->Flush());
+    return events_ ? events_->Flush() : Status();
+  }
+
   const RunOptions& options_;
   RunReporter& reporter_;
+  std::unique_ptr<Communicator> alone_;
+  std::optional<ProcessGrid> grid_;
   std::optional<FolderLock> lock_;
   std::optional<SampleSource> training_, validation_;
   RunIdentity identity_;

@@ -5,6 +5,9 @@
 //
 // The folder holds recipe.toml (canonical), metrics.jsonl, tensorboard/, checkpoints/ and a lock.
 //
+// On several ranks every rank calls RunTraining with its place in the group, and all get the same result.
+// Rank 0 keeps the folder; checkpoints are written by all.
+//
 // Determinism: what is written to metrics and checkpoints depends on the recipe and the data only (times of
 // day are in TensorBoard's files, which have no other choice); the clock reaches the terminal and nothing
 // else.
@@ -14,6 +17,7 @@
 #include <functional>
 #include <string>
 
+#include "comm/communicator.h"
 #include "recipe/recipe.h"
 #include "train/trainer.h"
 
@@ -22,6 +26,8 @@ namespace samestep {
 struct RunOptions {
   Recipe recipe;
   std::string folder;
+  Communicator* group = nullptr;  // the ranks that train together; null: this process alone
+  bool mixed_programs = false;    // ranks may run different builds (of the same version)
   bool resume = false;
   std::string from;  // a checkpoint folder to resume from; empty: the newest
   bool tensorboard = true;

@@ -1,5 +1,9 @@
 #include "train/state.h"
 
+#include <set>
+
+#include "comm/world.h"
+
 namespace samestep {
 namespace {
 
@@ -19,18 +23,43 @@ std::string FirstDifference(const std::string& a, const std::string& b) {
   return "only in fields that older versions lack";
 }
 
+void AddBoxes(const std::string& name, const char* file, const Shard& shard, const TensorView& memory,
+              std::vector<StateTensor>& tensors) {
+  for (size_t box = 0; box < shard.boxes.size(); ++box) {
+    tensors.push_back({name, file, shard.View(memory, box)});
+  }
+}
+
+void AddMoments(Trainer& trainer, size_t i, std::vector<StateTensor>& tensors) {
+  const Parameter& p = *trainer.model().parameters().InOrder()[i];
+  const Shard own = p.owned_shard();
+  AddBoxes("first_moment." + p.name, "optimizer", own, trainer.optimizer().first_moments()[i].view(),
+           tensors);
+  AddBoxes("second_moment." + p.name, "optimizer", own, trainer.optimizer().second_moments()[i].view(),
+           tensors);
+}
+
 }  // namespace
 
 std::vector<StateTensor> StateTensorsOf(Trainer& trainer) {
   std::vector<StateTensor> tensors;
   const std::vector<Parameter*>& order = trainer.model().parameters().InOrder();
   for (size_t i = 0; i < order.size(); ++i) {
-    const std::string& name = order[i]->name;
-    tensors.push_back({name, "weights.safetensors", order[i]->weights.view()});
-    tensors.push_back(
-        {"first_moment." + name, "optimizer.safetensors", trainer.optimizer().first_moments()[i].view()});
-    tensors.push_back(
-        {"second_moment." + name, "optimizer.safetensors", trainer.optimizer().second_moments()[i].view()});
+    const Parameter& p = *order[i];
+    if (p.held) AddBoxes(p.name, "weights", p.shard, p.weights.view(), tensors);
+    if (p.owned()) AddMoments(trainer, i, tensors);
+  }
+  return tensors;
+}
+
+std::vector<StateTensor> OwnedStateOf(Trainer& trainer) {
+  std::vector<StateTensor> tensors;
+  const std::vector<Parameter*>& order = trainer.model().parameters().InOrder();
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Parameter& p = *order[i];
+    if (!p.owned() || (p.replicated && trainer.grid().place().tensor != 0)) continue;
+    AddBoxes(p.name, "weights", p.owned_shard(), p.owned_weights(), tensors);
+    AddMoments(trainer, i, tensors);
   }
   return tensors;
 }
@@ -39,10 +68,12 @@ Status SaveState(const std::string& root, Trainer& trainer, const RunIdentity& i
   const Trainer::Position& p = trainer.position();
   CheckpointScalars scalars{p.step,          p.consumed_samples,  p.digest, identity.recipe_digest,
                             identity.recipe, identity.data_digest};
-  return SaveCheckpoint(root, scalars, StateTensorsOf(trainer));
+  return SaveCheckpoint(trainer.grid().world(), root, scalars, OwnedStateOf(trainer));
 }
 
-Status LoadState(const std::string& folder, Trainer& trainer, const RunIdentity& identity) {
+namespace {
+
+Status LoadOwnState(const std::string& folder, Trainer& trainer, const RunIdentity& identity) {
   SAMESTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
   const CheckpointScalars& s = manifest.scalars;
   if (s.recipe_digest != identity.recipe_digest) {
@@ -54,9 +85,19 @@ Status LoadState(const std::string& folder, Trainer& trainer, const RunIdentity&
     return InvalidError("{} was made with other data (digest {}, the data now {}); restore the data files",
                         folder, s.data_digest, identity.data_digest);
   }
-  SAMESTEP_RETURN_IF_ERROR(LoadTensors(folder, manifest, StateTensorsOf(trainer)));
+  std::set<std::string> all;
+  for (const Parameter* p : trainer.model().parameters().InOrder()) {
+    all.insert({p->name, "first_moment." + p->name, "second_moment." + p->name});
+  }
+  SAMESTEP_RETURN_IF_ERROR(LoadTensors(folder, manifest, StateTensorsOf(trainer), Coverage::kAll, all));
   trainer.position() = {s.step, s.consumed_samples, s.trajectory};
   return {};
+}
+
+}  // namespace
+
+Status LoadState(const std::string& folder, Trainer& trainer, const RunIdentity& identity) {
+  return Agree(trainer.grid().world(), LoadOwnState(folder, trainer, identity));
 }
 
 }  // namespace samestep

@@ -23,7 +23,11 @@ struct RunIdentity {
   std::string data_digest;
 };
 
+// Every tensor that this rank continues from: its shards of the weights, the moments of its own rows.
 std::vector<StateTensor> StateTensorsOf(Trainer& trainer);
+// What it saves: of each element of the state one rank has it.
+std::vector<StateTensor> OwnedStateOf(Trainer& trainer);
+// Every rank calls these, and gets the same status.
 Status SaveState(const std::string& root, Trainer& trainer, const RunIdentity& identity);
 // Refuses a checkpoint of another recipe or other data, and a damaged one.
 Status LoadState(const std::string& folder, Trainer& trainer, const RunIdentity& identity);

@@ -18,7 +18,7 @@ Result<TrainedModel> LoadTrainedModel(const std::string& run_folder, const std::
   trained.model = std::make_unique<Decoder>(TrainerConfigOf(trained.recipe).model, 1);
   std::vector<StateTensor> weights;
   for (const Parameter* p : trained.model->parameters().InOrder()) {
-    weights.push_back({p->name, "weights.safetensors", p->weights.view()});
+    weights.push_back({p->name, "weights", p->weights.view()});
   }
   SAMESTEP_RETURN_IF_ERROR(LoadTensors(folder, manifest, weights, Coverage::kGiven));
   return trained;

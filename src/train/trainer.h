@@ -4,11 +4,14 @@
 //   trainer.Initialize();
 //   SAMESTEP_ASSIGN_OR_RETURN(StepReport report, trainer.Step());
 //
+// On several ranks (parallel/process_grid.h) every rank makes the same calls and gets the same report; tokens
+// are read for the samples of its data rank alone.
+//
 // The trainer knows no files: tokens come from a function, checkpoints read and write its named state
 // (train/state.h), and the loop around it is train/run.h.
 //
-// Determinism: a step is a function of the configuration, the state and the tokens; the micro-batch size and
-// the schedule of threads are not part of it. The digest is that of numerics page 7.
+// Determinism: a step is a function of the configuration, the state and the tokens; the micro-batch size, the
+// layout and the schedule of threads are not part of it. The digest is that of numerics page 7.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +51,7 @@ struct StepReport {
 
 class Trainer {
  public:
-  Trainer(const TrainerConfig& config, TokenReader reader);
+  Trainer(const TrainerConfig& config, TokenReader reader, ProcessGrid& grid = ProcessGrid::Alone());
 
   // Weights from their addressed random streams, moments +0, step 0.
   void Initialize();
@@ -57,6 +60,7 @@ class Trainer {
   Result<double> Evaluate(const TokenReader& reader, int64_t count);
 
   const TrainerConfig& config() const { return config_; }
+  ProcessGrid& grid() const { return *grid_; }
   Decoder& model() { return model_; }
   const Decoder& model() const { return model_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -71,15 +75,22 @@ class Trainer {
 
  private:
   Result<int64_t> ReadGlobalBatch();  // the number of unmasked targets
+  std::vector<MicroBatch> MicroBatches() const;
+  // The exact sum of the losses of all ranks; `state` is this rank's.
+  void SumLosses(const TensorView& state) const;
+  Status NotFinite(const StepReport& report) const;
+  // That the ranks of a tensor group agree on what each has computed for itself.
+  Status CheckReplicas(const TensorView& loss_state) const;
   void ExtendDigest(const StepReport& report);
-  MicroBatch BatchOf(int64_t first, int64_t count, int64_t global_batch, int data_lanes);
 
   TrainerConfig config_;
   TokenReader reader_;
+  ProcessGrid* grid_;
+  Range samples_;  // of the global batch, on this rank
   Decoder model_;
   Optimizer optimizer_;
   Position position_;
-  Tensor tokens_, targets_;  // i32 [global batch, sequence]
+  Tensor tokens_, targets_;  // i32 [samples of this rank, sequence]
 };
 
 }  // namespace samestep

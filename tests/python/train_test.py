@@ -128,6 +128,7 @@ def bad_recipe(tmp_path, text, old, new):
     ("sequence = 48", "sequence = 100000", 2, "100001"),
     ("vocab = 257", "vocab = 100", 2, "tokenizer"),
     ('tokenizer = "bytes"', 'tokenizer = "bytes"\nunknown = 1', 3, "unknown"),
+    ("lr = 1e-2", "lr = 1e-2\n[layout]\ncontext = 2", 3, "layout.context"),
     ("lr = 1e-2", "lr = 1e-2\n[layout]\ndata = 2", 3, "layout.data"),
     ("lr = 1e-2", "lr = -1", 3, "lr"),
 ])

@@ -38,8 +38,11 @@ Trainer::Trainer(const TrainerConfig& config, TokenReader reader, ProcessGrid& g
 
 void Trainer::Initialize() {
   model_.parameters().Initialize(config_.seed, config_.model.init_std);
-  for (Tensor& m : optimizer_.first_moments()) std::fill_n(m.f32(), m.elements(), 0.0f);
-  for (Tensor& v : optimizer_.second_moments()) std::fill_n(v.f32(), v.elements(), 0.0f);
+  for (std::vector<Tensor>* moments : {&optimizer_.first_moments(), &optimizer_.second_moments()}) {
+    for (Tensor& t : *moments) {
+      if (!t.empty()) std::fill_n(t.f32(), t.elements(), 0.0f);
+    }
+  }
   position_ = {};
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <filesystem>
 #include <memory>
 
 #include "base/parallel_for.h"
@@ -11,6 +12,7 @@
 #include "comm/world.h"
 #include "numerics/simd_target.h"
 #include "train/run.h"
+#include "train/supervise.h"
 
 namespace samestep {
 namespace {
@@ -33,9 +35,9 @@ void CatchStopSignals() {
 std::string HexOf(double value) { return fmt::format("{:016x}", std::bit_cast<uint64_t>(value)); }
 
 struct TrainArguments {
-  std::string recipe, run, from, simd;
+  std::string recipe, run, from, simd, launch;
   std::vector<std::string> set;
-  int threads = 0;
+  int threads = 0, restarts = 0;
   int64_t micro_batch = 0, stop_after = 0;
   int64_t hostile = 0;
   bool resume = false, poison = false, no_tensorboard = false, mixed_programs = false;
@@ -89,6 +91,12 @@ Result<Recipe> RecipeOf(const TrainArguments& a) {
   return LoadRecipe(path, overrides);
 }
 
+std::string ProgramPath() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "samestep" : path.string();
+}
+
 // A thread for each core that is not another rank's.
 int ThreadsOf(const TrainArguments& a, const World& world) {
   if (a.threads > 0 || world.ranks_on_this_machine() == 1) return a.threads;
@@ -97,7 +105,32 @@ int ThreadsOf(const TrainArguments& a, const World& world) {
 
 int TrainInWorld(const TrainArguments& a, const World& world, const Output& out);
 
+// The same command again as a child, without --restarts and with --resume.
+int RunSupervised(const TrainArguments& a, const Output& out) {
+  std::vector<std::string> command = CLI::detail::split_up(a.launch);
+  const auto add = [&](const std::string& option, const std::string& value) {
+    if (!value.empty() && value != "0") command.insert(command.end(), {option, value});
+  };
+  command.insert(command.end(), {ProgramPath(), "train"});
+  if (!a.recipe.empty()) command.push_back(a.recipe);
+  command.insert(command.end(), {"--run", a.run, "--resume"});
+  for (const std::string& s : a.set) add("--set", s);
+  add("--stop-after", std::to_string(a.stop_after));
+  add("--threads", std::to_string(a.threads));
+  add("--micro-batch", std::to_string(a.micro_batch));
+  add("--simd", a.simd);
+  add("--hostile", std::to_string(a.hostile));
+  if (a.poison) command.push_back("--poison");
+  if (a.mixed_programs) command.push_back("--mixed-programs");
+  if (a.no_tensorboard) command.push_back("--no-tensorboard");
+  if (out.json()) command.push_back("--json");
+  const Result<int> code =
+      Supervise(command, a.restarts, [&](const std::string& text) { out.Warning(text); });
+  return code.ok() ? *code : out.Error(code.status());
+}
+
 int RunTrain(const TrainArguments& a, const Output& all) {
+  if (a.restarts > 0 || !a.launch.empty()) return RunSupervised(a, all);
   Result<World> world = World::Join();
   if (!world.ok()) return all.Error(world.status());
   if (world->alone()) return TrainInWorld(a, *world, all);
@@ -178,6 +211,13 @@ const bool registered =
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 62));
       app.add_flag("--poison", a->poison,
                    "Fill new memory with NaN, so that a read of unwritten memory shows");
+      app.add_option("--restarts", a->restarts,
+                     "Train in a child process, and begin it again from its last checkpoint when it dies, at "
+                     "most so often; implies --resume")
+          ->check(CLI::Range(0, 1000000))
+          ->excludes("--from");
+      app.add_option("--launch", a->launch, "Launcher of that child, e.g. \"mpirun -n 4\"")
+          ->excludes("--from");
       app.add_flag("--mixed-programs", a->mixed_programs,
                    "Ranks may run different builds of this version (machines of several kinds)");
       app.add_flag("--no-tensorboard", a->no_tensorboard, "Write no TensorBoard events");

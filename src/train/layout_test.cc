@@ -7,7 +7,7 @@
 
 #include "base/parallel_for.h"
 #include "comm/testing/thread_communicator.h"
-#include "kernels/sum/sum.h"
+#include "kernels/registry.h"
 #include "train/trainer.h"
 
 namespace samestep {

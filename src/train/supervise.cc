@@ -1,0 +1,70 @@
+#include "train/supervise.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+extern char** environ;
+
+namespace samestep {
+namespace {
+
+volatile std::sig_atomic_t child_to_signal = 0;
+volatile std::sig_atomic_t asked_to_stop = 0;
+
+void PassOn(int signal) {
+  asked_to_stop = 1;
+  if (child_to_signal > 0) ::kill(child_to_signal, signal);
+}
+
+void CatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = PassOn;
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+}
+
+bool AnotherTryMayHelp(int code) { return code != 0 && code != 1 && code != 3 && code != 4; }
+
+Result<int> RunOnce(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  for (const std::string& a : command) arguments.push_back(const_cast<char*>(a.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+  if (error != 0) {
+    return NotFoundError("cannot start {}: {}; is the launcher of --launch installed?", command[0],
+                         std::strerror(error));
+  }
+  child_to_signal = child;
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0) {
+    if (errno != EINTR) return IoError("waiting for {}: {}", command[0], std::strerror(errno));
+  }
+  child_to_signal = 0;
+  return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
+}
+
+}  // namespace
+
+Result<int> Supervise(const std::vector<std::string>& command, int restarts,
+                      const std::function<void(const std::string&)>& report) {
+  CatchSignals();
+  for (int left = restarts;; --left) {
+    SAMESTEP_ASSIGN_OR_RETURN(const int code, RunOnce(command));
+    if (!AnotherTryMayHelp(code) || asked_to_stop != 0) return code;
+    const std::string how =
+        code > 128 ? fmt::format("was ended by signal {} ({})", code - 128, ::strsignal(code - 128))
+                   : fmt::format("ended with exit code {}", code);
+    if (left == 0) {
+      report(fmt::format("the training {}; {} restarts are used up", how, restarts));
+      return code;
+    }
+    report(fmt::format("the training {}; beginning again from its last checkpoint ({} of {} restarts left)",
+                       how, left - 1, restarts));
+  }
+}
+
+}  // namespace samestep

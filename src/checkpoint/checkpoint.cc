@@ -1,21 +1,16 @@
 #include "checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <map>
 
 #include "base/files.h"
-#include "base/version.h"
+#include "checkpoint/box.h"
 #include "checkpoint/safetensors.h"
+#include "comm/world.h"
 
 namespace samestep {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kSchema = "samestep-checkpoint-1";
-constexpr const char* kManifest = "manifest.json";
 constexpr const char* kPartial = ".partial";
 
 std::string FolderName(int64_t step) { return fmt::format("step-{:08d}", step); }
@@ -27,47 +22,67 @@ bool IsCheckpointName(const std::string& name) {
 
 int64_t StepOf(const std::string& folder) { return std::stoll(folder.substr(folder.rfind("step-") + 5)); }
 
-std::span<const std::byte> BytesOf(const TensorView& view) {
-  SAMESTEP_CHECK(view.contiguous());
-  return {static_cast<const std::byte*>(view.data), static_cast<size_t>(view.elements()) * sizeof(float)};
+// "weights.safetensors"; of several ranks "weights-00003-of-00008.safetensors", ranks counted from 0.
+std::string FileName(const std::string& kind, const Communicator& group) {
+  if (group.size() == 1) return kind + ".safetensors";
+  return fmt::format("{}-{:05d}-of-{:05d}.safetensors", kind, group.rank(), group.size());
 }
 
-Json ScalarsToJson(const CheckpointScalars& s) {
-  return {{"step", s.step},
-          {"consumed_samples", s.consumed_samples},
-          {"trajectory", s.trajectory.hex()},
-          {"recipe_digest", s.recipe_digest},
-          {"data_digest", s.data_digest},
-          {"recipe", s.recipe}};
+std::string CommaSeparated(const Shape& shape) {
+  std::string text;
+  for (int i = 0; i < shape.rank(); ++i) text += fmt::format("{}{}", i ? "," : "", shape[i]);
+  return text;
 }
 
-// The manifest without its last line, its digest, which covers all bytes before.
-std::string ManifestBody(const CheckpointScalars& scalars, const std::vector<StateTensor>& tensors) {
-  Json tensor_list = Json::object();
-  std::vector<const StateTensor*> sorted;
-  for (const StateTensor& t : tensors) sorted.push_back(&t);
-  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
-  for (const StateTensor* t : sorted) {
-    Json shape = Json::array();
-    for (int i = 0; i < t->view.shape.rank(); ++i) shape.push_back(t->view.shape[i]);
-    tensor_list[t->name] = {{"file", t->file},
-                            {"dtype", NameOf(t->view.dtype)},
-                            {"shape", shape},
-                            {"fingerprint", FingerprintOf(t->view).hex()}};
-  }
-  const Json manifest = {{"schema", kSchema},
-                         {"profile", kNumericsProfile},
-                         {"state", ScalarsToJson(scalars)},
-                         {"tensors", tensor_list}};
-  return manifest.dump(1);
+void CheckView(const TensorView& view) {
+  SAMESTEP_CHECK(view.dtype == DType::kF32 && view.contiguous());
+  SAMESTEP_CHECK(view.placement != Placement::kPartial);
+  SAMESTEP_CHECK_EQ(view.global_shape.rank(), view.shape.rank());
+  const Box box = BoxOf(view);
+  SAMESTEP_CHECK(Shared(box, WholeBox(view.global_shape)) == box);
 }
 
-Status WriteTensorFiles(const std::string& folder, const std::vector<StateTensor>& tensors) {
-  std::map<std::string, std::vector<SafetensorsOutput>> files;
+// A part that this rank writes, and the memory that it lies in.
+struct OwnedPart {
+  ManifestPart part;
+  TensorView view;
+};
+
+struct Owned {
+  Manifest manifest;             // this rank's parts only
+  std::vector<OwnedPart> parts;  // what goes to its files
+};
+
+Owned OwnedBy(const Communicator& group, const CheckpointScalars& scalars,
+              const std::vector<StateTensor>& tensors) {
+  std::map<std::string, int> parts_of;
+  for (const StateTensor& t : tensors) ++parts_of[t.name];
+  Owned owned;
+  owned.manifest.scalars = scalars;
   for (const StateTensor& t : tensors) {
+    CheckView(t.view);
+    const auto [entry, first] =
+        owned.manifest.tensors.try_emplace(t.name, ManifestTensor{t.view.global_shape, {}, {}});
+    SAMESTEP_CHECK(entry->second.shape == t.view.global_shape);
+    if (t.view.elements() == 0) continue;  // more ranks than rows: some hold none
+    const std::string suffix = parts_of.at(t.name) > 1 ? "@" + CommaSeparated(t.view.offsets) : "";
+    const ManifestPart part{FileName(t.file, group), t.name + suffix, t.view.offsets, t.view.shape,
+                            FingerprintOf(t.view)};
+    entry->second.fingerprint += part.fingerprint;
+    entry->second.parts.push_back(part);
+    owned.parts.push_back({part, t.view});
+  }
+  return owned;
+}
+
+Status WriteTensorFiles(const std::string& folder, const std::vector<OwnedPart>& parts) {
+  std::map<std::string, std::vector<SafetensorsOutput>> files;
+  for (const auto& [part, view] : parts) {
     std::vector<uint64_t> shape;
-    for (int i = 0; i < t.view.shape.rank(); ++i) shape.push_back(static_cast<uint64_t>(t.view.shape[i]));
-    files[t.file].push_back(SafetensorsBytes(t.name, SafetensorsType::kF32, shape, BytesOf(t.view)));
+    for (int i = 0; i < view.shape.rank(); ++i) shape.push_back(static_cast<uint64_t>(view.shape[i]));
+    const std::span<const float> values(view.f32(), static_cast<size_t>(view.elements()));
+    files[part.file].push_back(
+        SafetensorsBytes(part.name, SafetensorsType::kF32, shape, std::as_bytes(values)));
   }
   for (const auto& [name, list] : files) {
     SAMESTEP_RETURN_IF_ERROR(WriteSafetensors(JoinPath(folder, name), list));
@@ -83,92 +98,114 @@ Status RemoveCheckpoint(const std::string& folder) {
   return RemoveTree(doomed);
 }
 
-Status Damaged(const std::string& path, const std::string& what) {
-  return InvalidError(
-      "{}: {}; the checkpoint is damaged: use an older one (train: --resume --from FOLDER; generate, export: "
-      "--checkpoint FOLDER)",
-      path, what);
-}
-
-Result<Shape> ShapeFrom(const Json& list) {
-  Shape shape;
-  if (!list.is_array() || list.size() > Shape::kMaxRank)
-    return InvalidError("shape must be a list of at most 6 numbers");
-  for (const Json& e : list) {
-    if (!e.is_number_unsigned() || e.get<uint64_t>() > (uint64_t{1} << 48))
-      return InvalidError("shape out of range");
-    shape.Append(e.get<int64_t>());
-  }
-  return shape;
-}
-
-Result<Manifest> ManifestFrom(const Json& json) {
-  Manifest manifest;
-  const Json& state = json.at("state");
-  CheckpointScalars& s = manifest.scalars;
-  s.step = state.at("step").get<int64_t>();
-  s.consumed_samples = state.at("consumed_samples").get<int64_t>();
-  SAMESTEP_ASSIGN_OR_RETURN(s.trajectory, Digest::FromHex(state.at("trajectory").get<std::string>()));
-  s.recipe_digest = state.at("recipe_digest").get<std::string>();
-  s.data_digest = state.at("data_digest").get<std::string>();
-  s.recipe = state.at("recipe").get<std::string>();
-  for (const auto& [name, entry] : json.at("tensors").items()) {
-    ManifestTensor& t = manifest.tensors[name];
-    t.file = entry.at("file").get<std::string>();
-    if (t.file.find('/') != std::string::npos)
-      return InvalidError("tensor {}: file {} is not in the folder", name, t.file);
-    SAMESTEP_ASSIGN_OR_RETURN(t.shape, ShapeFrom(entry.at("shape")));
-    SAMESTEP_ASSIGN_OR_RETURN(t.fingerprint,
-                              Fingerprint::FromHex(entry.at("fingerprint").get<std::string>()));
-  }
-  return manifest;
-}
-
-Status LoadTensor(const SafetensorsFile& file, const ManifestTensor& entry, const StateTensor& tensor) {
-  const SafetensorsTensor* stored = file.Find(tensor.name);
-  if (stored == nullptr) return Damaged(file.path(), fmt::format("tensor {} is missing", tensor.name));
-  if (entry.shape != tensor.view.shape) {
-    return InvalidError(
-        "{}: tensor {} has shape {}, the recipe's has {}; resume with the recipe of the checkpoint",
-        file.path(), tensor.name, entry.shape.ToString(), tensor.view.shape.ToString());
-  }
-  const std::span<const std::byte> memory = BytesOf(tensor.view);
-  if (stored->type != SafetensorsType::kF32 || stored->bytes.size() != memory.size()) {
-    return Damaged(file.path(),
-                   fmt::format("tensor {} has {} bytes of {}, expected {} of F32", tensor.name,
-                               stored->bytes.size(), SafetensorsTypeName(stored->type), memory.size()));
-  }
-  if (!memory.empty()) std::memcpy(tensor.view.data, stored->bytes.data(), memory.size());
-  const Fingerprint found = FingerprintOf(tensor.view);
-  if (!(found == entry.fingerprint)) {
-    return Damaged(file.path(), fmt::format("tensor {} has fingerprint {}, the manifest says {}", tensor.name,
-                                            found.hex(), entry.fingerprint.hex()));
-  }
-  return {};
-}
-
-}  // namespace
-
-Status SaveCheckpoint(const std::string& root, const CheckpointScalars& scalars,
-                      const std::vector<StateTensor>& tensors) {
+// What rank 0 does alone before the others write, and after they have.
+Status BeginFolder(const std::string& root, const std::string& partial) {
   SAMESTEP_RETURN_IF_ERROR(MakeFolders(root));
-  const std::string folder = JoinPath(root, FolderName(scalars.step)), partial = folder + kPartial;
   SAMESTEP_RETURN_IF_ERROR(RemoveTree(partial));
-  SAMESTEP_RETURN_IF_ERROR(MakeFolders(partial));
-  const auto write = [&]() -> Status {
-    SAMESTEP_RETURN_IF_ERROR(WriteTensorFiles(partial, tensors));
-    const std::string body = ManifestBody(scalars, tensors);
-    return WriteFileAtomically(JoinPath(partial, kManifest), body + "\n" + DigestOf(body).hex() + "\n");
-  };
-  if (const Status status = write(); !status.ok()) {
-    if (const Status removed = RemoveTree(partial); !removed.ok()) return removed;
-    return status;
-  }
+  return MakeFolders(partial);
+}
+
+Status FinishFolder(const Manifest& manifest, const std::string& partial, const std::string& folder) {
+  SAMESTEP_RETURN_IF_ERROR(WriteFileAtomically(JoinPath(partial, kManifestFile), ManifestText(manifest)));
   if (!FileExists(folder)) return RenameDurably(partial, folder);
   // One of the same step is there (a run that went back to an older checkpoint): they change places at once,
   // so that a crash leaves one of them whole.
   SAMESTEP_RETURN_IF_ERROR(ExchangeDurably(partial, folder));
   return RemoveTree(partial);
+}
+
+// The parts of one checkpoint: their files, opened when they are needed, and each verified once.
+class PartReader {
+ public:
+  explicit PartReader(std::string folder) : folder_(std::move(folder)) {}
+
+  // The part's bytes in the mapped file, whose fingerprint is right.
+  Result<const std::byte*> Read(const std::string& tensor, const Shape& global, const ManifestPart& part) {
+    if (const auto known = verified_.find(&part); known != verified_.end()) return known->second;
+    SAMESTEP_ASSIGN_OR_RETURN(const SafetensorsFile* file, Open(tensor, part));
+    const SafetensorsTensor* stored = file->Find(part.name);
+    if (stored == nullptr) return Damaged(tensor, part, "is missing");
+    if (stored->type != SafetensorsType::kF32 || !HasShape(*stored, part.shape)) {
+      return Damaged(tensor, part,
+                     fmt::format("is {} [{}], expected F32 {}", SafetensorsTypeName(stored->type),
+                                 fmt::join(stored->shape, ", "), part.shape.ToString()));
+    }
+    const Fingerprint found = FingerprintOf(
+        ViewOf(const_cast<std::byte*>(stored->bytes.data()), part.shape).Within(global, part.offsets));
+    if (!(found == part.fingerprint)) {
+      return Damaged(
+          tensor, part,
+          fmt::format("has fingerprint {}, the manifest says {}", found.hex(), part.fingerprint.hex()));
+    }
+    return verified_[&part] = stored->bytes.data();
+  }
+
+ private:
+  static bool HasShape(const SafetensorsTensor& stored, const Shape& shape) {
+    Shape found;
+    if (stored.shape.size() != static_cast<size_t>(shape.rank())) return false;
+    for (const uint64_t extent : stored.shape) found.Append(static_cast<int64_t>(extent));
+    return found == shape;
+  }
+
+  Result<const SafetensorsFile*> Open(const std::string& tensor, const ManifestPart& part) {
+    auto file = files_.find(part.file);
+    if (file == files_.end()) {
+      Result<SafetensorsFile> opened = SafetensorsFile::Open(JoinPath(folder_, part.file));
+      if (!opened.ok()) {
+        return Damaged(tensor, part, fmt::format("cannot be read ({})", opened.status().message()));
+      }
+      file = files_.emplace(part.file, std::move(*opened)).first;
+    }
+    return &file->second;
+  }
+
+  Status Damaged(const std::string& tensor, const ManifestPart& part, const std::string& what) const {
+    return DamagedCheckpoint(JoinPath(folder_, part.file),
+                             fmt::format("tensor {}, part at {}, {}", tensor, part.offsets.ToString(), what));
+  }
+
+  std::string folder_;
+  std::map<std::string, SafetensorsFile> files_;
+  std::map<const ManifestPart*, const std::byte*> verified_;
+};
+
+// Puts the wanted box together from the parts that overlap with it.
+Status LoadTensor(const StateTensor& wanted, const ManifestTensor& entry, PartReader* reader) {
+  const Box box = BoxOf(wanted.view);
+  int64_t copied = 0;
+  for (const ManifestPart& part : entry.parts) {
+    const Box stored = BoxOf(part.offsets, part.shape);
+    if (Shared(stored, box).elements() == 0) continue;
+    SAMESTEP_ASSIGN_OR_RETURN(const std::byte* bytes, reader->Read(wanted.name, entry.shape, part));
+    copied += CopyShared(stored, bytes, box, static_cast<std::byte*>(wanted.view.data));
+  }
+  SAMESTEP_CHECK_EQ(copied, box.elements());  // a manifest's parts tile its tensors
+  return {};
+}
+
+}  // namespace
+
+Status SaveCheckpoint(Communicator& group, const std::string& root, const CheckpointScalars& scalars,
+                      const std::vector<StateTensor>& tensors) {
+  const std::string folder = JoinPath(root, FolderName(scalars.step)), partial = folder + kPartial;
+  const bool leads = group.rank() == 0;
+  const Owned owned = OwnedBy(group, scalars, tensors);
+  const std::vector<std::string> all_owned = group.Gather(OwnedText(owned.manifest));
+  Manifest manifest;  // rank 0's alone is filled
+  const auto begin = [&]() -> Status {
+    SAMESTEP_ASSIGN_OR_RETURN(manifest, MergeOwned(all_owned));
+    return BeginFolder(root, partial);
+  };
+  Status status = Agree(group, leads ? begin() : Status());
+  if (status.ok()) status = Agree(group, WriteTensorFiles(partial, owned.parts));
+  if (status.ok()) status = Agree(group, leads ? FinishFolder(manifest, partial, folder) : Status());
+  if (!status.ok()) {
+    // All have closed their files. If it cannot be removed, the next save or KeepCheckpoints will.
+    if (leads) static_cast<void>(RemoveTree(partial));
+    group.Barrier();
+  }
+  return status;
 }
 
 Result<std::vector<std::string>> ListCheckpoints(const std::string& root) {
@@ -177,7 +214,7 @@ Result<std::vector<std::string>> ListCheckpoints(const std::string& root) {
     SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(root));
     for (const std::string& name : names) {
       if (!IsCheckpointName(name) || name.size() > 20 ||
-          !FileExists(JoinPath(JoinPath(root, name), kManifest)))
+          !FileExists(JoinPath(JoinPath(root, name), kManifestFile)))
         continue;
       found.emplace_back(StepOf(name), JoinPath(root, name));
     }
@@ -218,60 +255,27 @@ Status RemoveCheckpointsAfter(const std::string& root, int64_t step) {
   return {};
 }
 
-Result<Manifest> ReadManifest(const std::string& folder) {
-  const std::string path = JoinPath(folder, kManifest);
-  SAMESTEP_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, uint64_t{1} << 28));
-  // The last line is the digest of what stands before it.
-  constexpr size_t kDigestLine = 34;
-  if (text.size() < kDigestLine || text.back() != '\n' || text[text.size() - kDigestLine] != '\n') {
-    return Damaged(path, "the closing digest is missing");
-  }
-  const std::string body = text.substr(0, text.size() - kDigestLine);
-  const std::string stated = text.substr(text.size() - kDigestLine + 1, 32);
-  if (DigestOf(body).hex() != stated) {
-    return Damaged(path,
-                   fmt::format("its digest is {}, its last line says {}", DigestOf(body).hex(), stated));
-  }
-  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return Damaged(path, "not JSON");
-  try {
-    if (json.at("schema") != kSchema) {
-      return InvalidError("{}: schema {}, this program reads {}; use the version that wrote it", path,
-                          json.at("schema").dump(), kSchema);
-    }
-    if (json.at("profile") != kNumericsProfile) {
-      return InvalidError("{}: numerics profile {}, this program computes {}; use the version that wrote it",
-                          path, json.at("profile").dump(), kNumericsProfile);
-    }
-    Result<Manifest> manifest = ManifestFrom(json);
-    if (!manifest.ok()) return Damaged(path, manifest.status().message());
-    return manifest;
-  } catch (const nlohmann::json::exception& error) {
-    return Damaged(path, error.what());
-  }
-}
-
 Status LoadTensors(const std::string& folder, const Manifest& manifest,
-                   const std::vector<StateTensor>& tensors, Coverage coverage) {
-  std::set<std::string> wanted;
-  std::map<std::string, SafetensorsFile> files;
+                   const std::vector<StateTensor>& tensors, Coverage coverage,
+                   const std::set<std::string>& elsewhere) {
+  std::set<std::string> known = elsewhere;
+  PartReader reader(folder);
   for (const StateTensor& t : tensors) {
-    wanted.insert(t.name);
+    CheckView(t.view);
+    known.insert(t.name);
     const auto entry = manifest.tensors.find(t.name);
     if (entry == manifest.tensors.end()) {
       return InvalidError("{}: no tensor {}; resume with the recipe of the checkpoint", folder, t.name);
     }
-    auto file = files.find(entry->second.file);
-    if (file == files.end()) {
-      const std::string path = JoinPath(folder, entry->second.file);
-      Result<SafetensorsFile> opened = SafetensorsFile::Open(path);
-      if (!opened.ok()) return Damaged(path, opened.status().message());
-      file = files.emplace(entry->second.file, std::move(*opened)).first;
+    if (entry->second.shape != t.view.global_shape) {
+      return InvalidError(
+          "{}: tensor {} has shape {}, the recipe's has {}; resume with the recipe of the checkpoint", folder,
+          t.name, entry->second.shape.ToString(), t.view.global_shape.ToString());
     }
-    SAMESTEP_RETURN_IF_ERROR(LoadTensor(file->second, entry->second, t));
+    SAMESTEP_RETURN_IF_ERROR(LoadTensor(t, entry->second, &reader));
   }
   for (const auto& [name, entry] : manifest.tensors) {
-    if (coverage == Coverage::kAll && !wanted.contains(name)) {
+    if (coverage == Coverage::kAll && !known.contains(name)) {
       return InvalidError(
           "{}: tensor {} is not in this recipe's model; resume with the recipe of the checkpoint", folder,
           name);

@@ -4,9 +4,7 @@
 // gradient is wanted) and their sum; gradient.
 //
 // Determinism: the bits of cross_entropy_reference.cc.
-#include "kernels/rows-inl.h"
-#include "numerics/elementary-inl.h"
-#include "numerics/row_sum-inl.h"
+#include "kernels/cross_entropy/cross_entropy_row-inl.h"
 #include "numerics/targets.h"
 //
 #include "hwy/highway.h"
@@ -18,8 +16,6 @@
 #define SAMESTEP_KERNELS_CROSS_ENTROPY_INL_H_
 #endif
 
-#include <algorithm>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -34,36 +30,6 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The row sum of expz(z - m); each exponential is stored in its element's place where `keep`.
-template <bool kKeep>
-HWY_INLINE float SumExponentials(float* z, int64_t count, float m) {
-  const hn::CappedTag<float, kStripes> d;
-  constexpr int64_t kLanes = hn::MaxLanes(d);
-  constexpr int64_t kVectors = kStripes / kLanes;
-  const auto maximum = hn::Set(d, m);
-  HWY_ALIGN float stripes[kStripes];
-  hn::Vec<decltype(d)> sums[kVectors];
-#pragma GCC unroll 16
-  for (int64_t v = 0; v < kVectors; ++v) sums[v] = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + kStripes <= count; i += kStripes) {
-#pragma GCC unroll 16
-    for (int64_t v = 0; v < kVectors; ++v) {
-      const auto p = CrExpZ(d, hn::Sub(hn::LoadU(d, z + i + v * kLanes), maximum));
-      if (kKeep) hn::StoreU(p, d, z + i + v * kLanes);
-      sums[v] = hn::Add(sums[v], p);
-    }
-  }
-#pragma GCC unroll 16
-  for (int64_t v = 0; v < kVectors; ++v) hn::Store(sums[v], d, stripes + v * kLanes);
-  for (int64_t s = 0; i < count; ++i, ++s) {
-    const float p = samestep::ExpZ(z[i] - m);
-    if (kKeep) z[i] = p;
-    stripes[s] = stripes[s] + p;
-  }
-  return FoldStripes(stripes);
-}
-
 struct CrossEntropyShape {
   int64_t vocabulary, lane_size, lanes;
   float weight;
@@ -77,27 +43,13 @@ HWY_INLINE void CrossEntropyRow(float* z, int32_t target, const CrossEntropyShap
   const float m = RowMax(z, shape.vocabulary);
   const float chosen = target < 0 ? m : z[target];
   const bool keep = shape.want_gradient && target >= 0;
-  for (int64_t lane = 0; lane < shape.lanes; ++lane) {
-    const int64_t begin = std::min(lane * shape.lane_size, shape.vocabulary);
-    const int64_t count = std::min((lane + 1) * shape.lane_size, shape.vocabulary) - begin;
-    parts[lane] =
-        keep ? SumExponentials<true>(z + begin, count, m) : SumExponentials<false>(z + begin, count, m);
-  }
-  const float l = shape.lanes == 1 ? parts[0] : Tree(parts);
+  const float l = SumOfLanes(z, shape.vocabulary, shape.lane_size, m, keep, parts);
   *loss = target < 0 ? 0 : (m - chosen) + samestep::Log(l);
   *row_max = m;
   *row_sum = l;
   if (!shape.want_gradient) return;
-  if (target < 0) {
-    std::memset(z, 0, static_cast<size_t>(shape.vocabulary) * sizeof(float));
-    return;
-  }
-  const float of_target = (z[target] / l - 1) * shape.weight;
-  ForElements(shape.vocabulary, [&](auto d, int64_t i) HWY_ATTR {
-    const auto p = hn::Div(hn::LoadU(d, z + i), hn::Set(d, l));  // p >= +0, so p - 0 is p
-    hn::StoreU(hn::Mul(p, hn::Set(d, shape.weight)), d, z + i);
-  });
-  z[target] = of_target;
+  if (target < 0) return ZeroRow(z, shape.vocabulary);
+  GradientOfRow(z, shape.vocabulary, target, l, shape.weight);
 }
 
 void CrossEntropyFast(const Call& call) {

@@ -24,6 +24,15 @@ const Kernel& kSumTree = RegisterKernel(
      .summary = "the balanced tree over the first dimension: neighbours are added until one is "
                 "left; an odd one out moves up"});
 
+const Kernel& kAddBias =
+    RegisterKernel({.name = "sum.bias",
+                    .version = 1,
+                    .arguments = {{"src", Access::kRead}, {"bias", Access::kRead}, {"dst", Access::kWrite}},
+                    .reference = AddBiasReference,
+                    .fast = AddBiasFast,
+                    .problems = AddBiasProblems,
+                    .summary = "dst = src + bias, the bias in each row"});
+
 }  // namespace
 
 void Add(const TensorView& left, const TensorView& right, const TensorView& dst) {
@@ -35,6 +44,12 @@ void Add(const TensorView& left, const TensorView& right, const TensorView& dst)
 void SumTree(const TensorView& src, const TensorView& dst) {
   Call call(kSumTree);
   call.Read(src).Write(dst);
+  Run(call);
+}
+
+void AddBias(const TensorView& src, const TensorView& bias, const TensorView& dst) {
+  Call call(kAddBias);
+  call.Read(src).Read(bias).Write(dst);
   Run(call);
 }
 

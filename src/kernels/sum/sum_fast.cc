@@ -100,6 +100,18 @@ void AddFast(const Call& call) {
   });
 }
 
+void AddBiasFast(const Call& call) {
+  const TensorView &src = call.view(0), &bias = call.view(1), &dst = call.view(2);
+  SAMESTEP_CHECK_EQ(src.elements(), dst.elements());
+  SAMESTEP_CHECK_EQ(src.columns(), dst.columns());
+  SAMESTEP_CHECK_EQ(bias.elements(), dst.columns());
+  const int64_t src_stride = src.row_stride(), dst_stride = dst.row_stride();
+  ForPieces(dst.rows(), dst.columns(), [&](int64_t row, int64_t first, int64_t count) {
+    HWY_DYNAMIC_DISPATCH(AddRow)
+    (src.f32() + row * src_stride + first, bias.f32() + first, dst.f32() + row * dst_stride + first, count);
+  });
+}
+
 void SumTreeFast(const Call& call) {
   const TreeArguments a(call);
   ForPieces(a.rows, a.columns, [&](int64_t row, int64_t first, int64_t count) {

@@ -26,4 +26,8 @@ void SumTreeReference(const Call& call);
 void SumTreeFast(const Call& call);
 std::vector<Problem> SumTreeProblems();
 
+void AddBiasReference(const Call& call);
+void AddBiasFast(const Call& call);
+std::vector<Problem> AddBiasProblems();
+
 }  // namespace samestep

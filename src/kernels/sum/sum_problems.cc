@@ -39,4 +39,23 @@ std::vector<Problem> SumTreeProblems() {
   return problems;
 }
 
+std::vector<Problem> AddBiasProblems() {
+  struct Size {
+    Shape shape;
+    int64_t padding = 0;
+    bool timed = false;
+  };
+  std::vector<Problem> problems;
+  for (const Size& s : {Size{{1, 1}}, Size{{2, 3, 17}}, Size{{7, 33}, 5}, Size{{700, 3}, 1}, Size{{1, 40000}},
+                        Size{{2, 20000}, 3}, Size{{2048, 768}, 0, true}}) {
+    problems.push_back({.label = s.shape.ToString(),
+                        .arguments = {{.shape = s.shape, .fill = Fill::kWild, .row_padding = s.padding},
+                                      {.shape = {s.shape.back()}, .fill = Fill::kWild},
+                                      {.shape = s.shape, .fill = Fill::kOutput, .row_padding = s.padding}},
+                        .attributes = {},
+                        .timed = s.timed});
+  }
+  return problems;
+}
+
 }  // namespace samestep

@@ -13,6 +13,15 @@ void AddReference(const Call& call) {
   }
 }
 
+void AddBiasReference(const Call& call) {
+  const TensorView &src = call.view(0), &bias = call.view(1), &dst = call.view(2);
+  for (int64_t r = 0; r < dst.rows(); ++r) {
+    for (int64_t c = 0; c < dst.columns(); ++c) {
+      dst.f32()[r * dst.row_stride() + c] = src.f32()[r * src.row_stride() + c] + bias.f32()[c];
+    }
+  }
+}
+
 void SumTreeReference(const Call& call) {
   const TreeArguments a(call);
   std::vector<float> parts(static_cast<size_t>(a.lanes));

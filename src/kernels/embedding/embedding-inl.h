@@ -85,14 +85,16 @@ void EmbeddingBackwardFast(const Call& call) {
   const TensorView &tokens = call.view(0), &diff_dst = call.view(1), &diff_weights = call.view(2);
   const TokenSum order = GetTokenSum(call);
   const int64_t rows = tokens.elements(), length = tokens.shape[1], features = diff_dst.columns();
-  const int64_t vocabulary = diff_weights.shape[1];
+  const int64_t table = diff_weights.shape[1], first_row = call.Integer("first_row");
   ZeroLanesNotSet(diff_weights, order);
+  constexpr int64_t kNone = -1;                            // another shard's
   std::vector<int64_t> target(static_cast<size_t>(rows));  // row of diff_weights that position p adds to
   for (const TokenBlock& block : TokenBlocks(order, rows)) {
     for (int64_t p = block.row; p < block.row + block.count; ++p) {
       const int32_t token = tokens.i32()[p / length * tokens.row_stride() + p % length];
-      SAMESTEP_CHECK(token >= 0 && token < vocabulary);
-      target[p] = block.lane * vocabulary + token;
+      SAMESTEP_CHECK_GE(token, 0);
+      const int64_t row = token - first_row;
+      target[p] = row < 0 || row >= table ? kNone : block.lane * table + row;
     }
   }
   const float* dx = diff_dst.f32();
@@ -102,6 +104,7 @@ void EmbeddingBackwardFast(const Call& call) {
   ParallelFor((features + strip - 1) / strip, [&](int64_t task) HWY_ATTR {
     const int64_t first = task * strip, count = std::min(strip, features - first);
     for (int64_t p = 0; p < rows; ++p) {
+      if (target[p] == kNone) continue;
       AddRow(dx + p * dx_stride + first, sums + target[p] * sum_stride + first, count);
     }
   });

@@ -52,14 +52,17 @@ std::vector<Problem> ForwardProblems() {
 
 std::vector<Problem> BackwardProblems() {
   const auto problem = [](const char* label, int64_t samples, int64_t length, int64_t vocabulary,
-                          int64_t features, const TokenSum& order, int64_t padding, bool timed) {
+                          int64_t features, const TokenSum& order, int64_t padding, bool timed,
+                          int64_t first_row = 0, int64_t rows = -1) {
+    std::vector<Attribute> attributes = TokenSumAttributes(order);
+    attributes.push_back(IntegerAttribute("first_row", first_row));
     return Problem{
         .label = label,
         .arguments =
             {{{samples, length}, Fill::kTokens, static_cast<double>(vocabulary), DType::kI32, padding},
              {{samples, length, features}, Fill::kWild, 1, DType::kF32, padding},
-             Lanes(order, vocabulary, features)},
-        .attributes = TokenSumAttributes(order),
+             Lanes(order, rows < 0 ? vocabulary : rows, features)},
+        .attributes = attributes,
         .timed = timed};
   };
   return {problem("one token", 1, 1, 1, 1, {.tokens = 1}, 0, false),
@@ -67,6 +70,10 @@ std::vector<Problem> BackwardProblems() {
           problem("2x300 continued", 2, 300, 50, 100, {.tokens = 300, .lanes_set = 1}, 0, false),
           problem("4x64, one lane of 4 set", 4, 64, 30, 130, {.tokens = 64, .token_lanes = 4, .lanes_set = 2},
                   0, false),
+          problem("3x20, rows 3 to 7 of 11", 3, 20, 11, 19, {.tokens = 20, .token_lanes = 2}, 3, false, 3, 5),
+          problem("2x300 continued, rows from 40 on", 2, 300, 50, 100, {.tokens = 300, .lanes_set = 1}, 0,
+                  false, 40, 10),
+          problem("no rows: a shard in the padding", 2, 9, 11, 5, {.tokens = 9}, 0, false, 12, 0),
           problem("8x512x768 of 50257", 8, 512, 50257, 768, {.tokens = 512}, 0, true)};
 }
 
@@ -108,8 +115,9 @@ const Kernel& kEmbeddingBackward = RegisterKernel(
      .reference = EmbeddingBackwardReference,
      .fast = [](const Call& call) { HWY_DYNAMIC_DISPATCH(EmbeddingBackwardFast)(call); },
      .problems = BackwardProblems,
-     .summary =
-         "acc = fl(acc + dX[p]) from +0 over the positions of a token ascending, an accumulator a lane"});
+     .summary = "acc = fl(acc + dX[p]) from +0 over the positions of a token ascending, an accumulator a "
+                "lane; tokens "
+                "of other shards of the table contribute nothing"});
 
 const Kernel& kPositionBackward = RegisterKernel(
     {.name = "position.backward",
@@ -126,10 +134,11 @@ void EmbeddingForward(const TensorView& tokens, const TensorView& weights, const
 }
 
 void EmbeddingBackward(const TensorView& tokens, const TensorView& diff_dst, const TensorView& diff_weights,
-                       const TokenSum& order) {
+                       const TokenSum& order, int64_t first_row) {
   Call call(kEmbeddingBackward);
   call.Read(tokens).Read(diff_dst).Add(diff_weights, order.lanes_set == 0 ? Access::kWrite : Access::kUpdate);
   SetTokenSum(call, order);
+  call.Set("first_row", first_row);
   Run(call);
 }
 

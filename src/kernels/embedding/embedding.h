@@ -4,7 +4,7 @@
 //   EmbeddingBackward(tokens, dx, weight_lanes, order);    // [token_lanes, V, H]
 //   PositionBackward(dx, position_lanes, order);           // [token_lanes, P, H]
 //
-// tokens is i32 [B, S], each in [0, V) (others stop the program: data is checked where it is read);
+// tokens is i32 [B, S], each in [0, V) (others stop the forward pass: data is checked where it is read);
 // positions is optional, [P, H], P >= S. Position means index within the sample.
 //
 // Determinism: rows are selected, never summed, forward; the gradient of a row adds its positions ascending
@@ -25,8 +25,9 @@ void EmbeddingForward(const TensorView& tokens, const TensorView& weights, const
                       const TensorView& dst);
 
 // Accumulators that order.lanes_set does not name are +0 first. All token lanes are written by every call.
+// diff_weights are rows [first_row, first_row + V) of the table: other tokens contribute nothing.
 void EmbeddingBackward(const TensorView& tokens, const TensorView& diff_dst, const TensorView& diff_weights,
-                       const TokenSum& order);
+                       const TokenSum& order, int64_t first_row = 0);
 
 // diff_dst is [B, S, H]: row r of its rows is token (order.first_token + r) mod order.tokens of its sample.
 void PositionBackward(const TensorView& diff_dst, const TensorView& diff_positions, const TokenSum& order);

@@ -44,8 +44,10 @@ void EmbeddingBackwardReference(const Call& call) {
   for (const TokenBlock& block : TokenBlocks(order, tokens.elements())) {
     for (int64_t p = block.row; p < block.row + block.count; ++p) {
       const int32_t token = tokens.i32()[p / length * tokens.row_stride() + p % length];
-      SAMESTEP_CHECK(token >= 0 && token < diff_weights.shape[1]);
-      float* sum = LaneRow(diff_weights, block.lane, token);
+      SAMESTEP_CHECK_GE(token, 0);
+      const int64_t row = token - call.Integer("first_row");
+      if (row < 0 || row >= diff_weights.shape[1]) continue;  // another shard's
+      float* sum = LaneRow(diff_weights, block.lane, row);
       for (int64_t i = 0; i < diff_dst.columns(); ++i) {
         sum[i] = sum[i] + diff_dst.f32()[p * diff_dst.row_stride() + i];
       }

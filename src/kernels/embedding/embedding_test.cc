@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/test_tensor.h"
 
@@ -89,6 +91,26 @@ TEST(Embedding, MicroBatchesReachNoBit) {
   }
   EXPECT_TRUE(SameBits(whole.view(), parts.view()));
   EXPECT_TRUE(SameBits(position.view(), position_parts.view()));
+}
+
+// A table split by rows: the parts' gradients are the rows of the whole's.
+TEST(Embedding, GradientsOfPartsOfTheTableAreRowsOfTheWhole) {
+  Tensor tokens = Tokens(3, 40), dx = Normals({3, 40, kFeatures}, 5);
+  const TokenSum order{.tokens = 40, .token_lanes = 2};
+  Tensor whole = Tensor::Empty({2, kVocabulary, kFeatures});
+  EmbeddingBackward(tokens.view(), dx.view(), whole.view(), order);
+  for (int64_t first = 0; first <= kVocabulary; first += 3) {
+    const int64_t rows = std::min<int64_t>(3, kVocabulary - first);
+    Tensor part = Tensor::Empty({2, rows, kFeatures});
+    EmbeddingBackward(tokens.view(), dx.view(), part.view(), order, first);
+    for (int64_t lane = 0; lane < 2; ++lane) {
+      EXPECT_EQ(std::memcmp(part.f32() + lane * rows * kFeatures,
+                            whole.f32() + (lane * kVocabulary + first) * kFeatures,
+                            static_cast<size_t>(rows * kFeatures) * sizeof(float)),
+                0)
+          << first;
+    }
+  }
 }
 
 }  // namespace

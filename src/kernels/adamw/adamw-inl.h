@@ -47,10 +47,40 @@ HWY_INLINE void UpdateElements(float* HWY_RESTRICT weights, const float* HWY_RES
   });
 }
 
+// The weights as runs of words, each consecutive in memory and in the logical tensor. Whole rows are one run.
+struct WeightRuns {
+  explicit WeightRuns(const TensorView& weights)
+      : data(weights.f32()),
+        length(weights.elements()),
+        step(length),
+        first(length == 0 ? 0 : LogicalIndex(weights, 0)) {
+    if (weights.shape.rank() == 1 || weights.shape[1] == weights.global_shape[1]) return;
+    length = weights.shape[1];
+    step = weights.global_shape[1];
+  }
+
+  // Adds elements [begin, begin + count), in the order of memory.
+  HWY_INLINE void AddTo(Fingerprint* sum, int64_t begin, int64_t count) const {
+    while (count > 0) {
+      const int64_t run = begin / length, within = begin - run * length;
+      const int64_t n = std::min(count, length - within);
+      AddWords(data + begin, static_cast<uint64_t>(first + run * step + within), static_cast<uint64_t>(n),
+               sum);
+      begin += n;
+      count -= n;
+    }
+  }
+
+  const float* data;
+  int64_t length, step;  // of a run; from run to run in the logical tensor
+  int64_t first;         // place of the first run in the logical tensor
+};
+
 void AdamWFast(const Call& call) {
   const AdamWScalars scalars = GetAdamWScalars(call);
   const int64_t count = call.view(0).elements();
   float* weights = call.view(0).f32();
+  const WeightRuns runs(call.view(0));
   const float* gradient = call.view(1).f32();
   float *first = call.view(2).f32(), *second = call.view(3).f32();
   constexpr int64_t kBlock = kFingerprintBlock, kTask = kElementsOfATask / kBlock * kBlock;
@@ -62,7 +92,7 @@ void AdamWFast(const Call& call) {
     for (int64_t i = task * kTask; i < std::min(count, (task + 1) * kTask); i += kBlock) {
       const int64_t n = std::min(kBlock, count - i);
       UpdateElements(weights + i, gradient + i, first + i, second + i, n, scalars);
-      AddWords(weights + i, static_cast<uint64_t>(i), static_cast<uint64_t>(n), &sum);
+      runs.AddTo(&sum, i, n);
     }
     sums[task] = sum;
   });

@@ -3,8 +3,10 @@
 //   AdamW(weights, gradient, first_moment, second_moment, fingerprint, scalars);   // fingerprint: u64[2], A
 //   and B
 //
-// All tensors are f32, contiguous, of one shape. The fingerprint is that of the updated weights as a whole
-// tensor, made in the same pass over memory.
+// All tensors are f32, contiguous, of one shape. The fingerprint is FingerprintOf(weights) after the update,
+// made in the same pass over memory: where the weights are a box of their logical tensor (a range of its
+// rows, of its columns, or both), the contribution of that box, so that those of the boxes add up to the
+// whole's.
 //
 // Determinism: element by element (numerics page, 5, AdamW); the fingerprint is a sum of integers.
 #pragma once

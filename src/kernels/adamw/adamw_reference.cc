@@ -20,6 +20,14 @@ AdamWScalars GetAdamWScalars(const Call& call) {
           .weight_decay = call.Real("weight_decay")};
 }
 
+int64_t LogicalIndex(const TensorView& weights, int64_t i) {
+  const int rank = weights.shape.rank();
+  SAMESTEP_CHECK(rank == 1 || rank == 2);
+  if (rank == 1) return weights.offsets[0] + i;
+  const int64_t row = weights.offsets[0] + i / weights.shape[1];
+  return row * weights.global_shape[1] + weights.offsets[1] + i % weights.shape[1];
+}
+
 void AdamWReference(const Call& call) {
   const AdamWScalars s = GetAdamWScalars(call);
   float* weights = call.view(0).f32();
@@ -35,8 +43,9 @@ void AdamWReference(const Call& call) {
     first[i] = m;
     second[i] = v;
     weights[i] = w;
-    const uint64_t word = std::bit_cast<uint32_t>(w), j = static_cast<uint64_t>(i) % kFingerprintBlock;
-    const uint64_t block = static_cast<uint64_t>(i) / kFingerprintBlock;
+    const auto at = static_cast<uint64_t>(LogicalIndex(call.view(0), i));
+    const uint64_t word = std::bit_cast<uint32_t>(w), j = at % kFingerprintBlock;
+    const uint64_t block = at / kFingerprintBlock;
     sum_a += word * ((SplitMix(j) & 0xFFFFFFFFu) | 1) * BlockKeyA(block);
     sum_b += word * ((SplitMix(j) >> 32) | 1) * BlockKeyB(block);
   }

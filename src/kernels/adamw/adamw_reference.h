@@ -6,7 +6,9 @@
 namespace samestep {
 
 void AdamWReference(const Call& call);
-// The scalars of a call, and their attributes.
+// The scalars of a call.
 AdamWScalars GetAdamWScalars(const Call& call);
+// Where element `i` of the weights (in the order of memory) lies in their logical tensor, row-major.
+int64_t LogicalIndex(const TensorView& weights, int64_t i);
 
 }  // namespace samestep

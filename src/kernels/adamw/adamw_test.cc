@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "fingerprint/fingerprint.h"
 #include "kernels/test_tensor.h"
@@ -52,6 +53,57 @@ TEST(AdamW, ZeroGradientAndNoDecayChangeNothing) {
   Tensor m = Tensor::Zeros(shape), v = Tensor::Zeros(shape), fingerprint = Tensor::Empty({2}, DType::kU64);
   AdamW(w.view(), zero.view(), m.view(), v.view(), fingerprint.view(), ScalarsAt(1, 0));
   EXPECT_TRUE(SameBits(w.view(), before.view()));
+}
+
+// A box of a logical tensor: rows [row, row + rows), columns [column, column + columns).
+struct Box {
+  int64_t row, rows, column, columns;
+};
+
+// What AdamW says of the box alone, whose memory is contiguous.
+Fingerprint UpdateBox(const Shape& global, const Box& box, bool use_reference) {
+  const bool vector = global.rank() == 1;
+  const Shape shape = vector ? Shape{box.rows} : Shape{box.rows, box.columns};
+  Tensor whole = Normals(global, 1), gradient = Normals(global, 2);
+  Tensor w = Tensor::Empty(shape), g = Tensor::Empty(shape);
+  const int64_t columns = vector ? 1 : global[1];
+  for (int64_t i = 0; i < w.elements(); ++i) {
+    const int64_t from = (box.row + i / box.columns) * columns + box.column + i % box.columns;
+    w.f32()[i] = whole.f32()[from];
+    g.f32()[i] = gradient.f32()[from];
+  }
+  const TensorView view = w.view().Within(global, vector ? Shape{box.row} : Shape{box.row, box.column});
+  Tensor m = Tensor::Zeros(shape), v = Tensor::Zeros(shape), fingerprint = Tensor::Empty({2}, DType::kU64);
+  CallContext::Current().use_reference = use_reference;
+  AdamW(view, g.view(), m.view(), v.view(), fingerprint.view(), ScalarsAt(1, 0.1f));
+  CallContext::Current().use_reference = false;
+  const Fingerprint result = {fingerprint.view().u64()[0], fingerprint.view().u64()[1]};
+  EXPECT_EQ(result, FingerprintOf(view));
+  return result;
+}
+
+TEST(AdamW, FingerprintsOfBoxesAddUpToTheWholes) {
+  const Shape matrix{45, 1111}, narrow{1000, 33};
+  struct Split {
+    Shape global;
+    std::vector<Box> boxes;
+  };
+  const std::vector<Split> splits = {
+      {matrix, {{0, 7, 0, 1111}, {7, 0, 0, 1111}, {7, 38, 0, 1111}}},
+      {matrix, {{0, 45, 0, 500}, {0, 45, 500, 611}}},
+      {matrix, {{0, 10, 0, 1110}, {10, 35, 0, 1110}, {0, 45, 1110, 1}}},
+      {narrow, {{0, 1000, 0, 16}, {0, 999, 16, 17}, {999, 1, 16, 17}}},
+      {{5000}, {{0, 17, 0, 1}, {17, 4983, 0, 1}}},
+  };
+  for (const Split& split : splits) {
+    const int64_t columns = split.global.rank() == 1 ? 1 : split.global[1];
+    for (const bool use_reference : {false, true}) {
+      const Fingerprint whole = UpdateBox(split.global, {0, split.global[0], 0, columns}, use_reference);
+      Fingerprint sum;
+      for (const Box& box : split.boxes) sum += UpdateBox(split.global, box, use_reference);
+      EXPECT_EQ(sum, whole) << split.global.ToString();
+    }
+  }
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ std::vector<std::string> ProblemMemory::Bytes() const {
 int64_t ProblemMemory::ElementAt(int argument, size_t offset) const {
   const TensorView& view = call_.view(argument);
   const size_t begin = memories_[static_cast<size_t>(argument)].begin;
-  if (offset < begin) return -1;
+  if (offset < begin || view.elements() == 0) return -1;
   const auto at = static_cast<int64_t>((offset - begin) * 8 / static_cast<size_t>(BitsOf(view.dtype)));
   const int64_t row = at / view.row_stride(), column = at % view.row_stride();
   return row < view.rows() && column < view.columns() ? row * view.columns() + column : -1;

@@ -46,6 +46,7 @@ const std::vector<Product>& ForwardProducts() {
       {64, 31, 513, 1, false, Fill::kWild, 1},
       {8, 48, 256, 1, true, Fill::kNormal},
       {41, 40, 77, 7, true},
+      {6, 0, 20},  // a shard in the padding of the vocabulary
       {512, 768, 768, 1, true, Fill::kNormal, 0, true},
       {512, 3072, 768, 1, true, Fill::kNormal, 0, true},
       {512, 768, 3072, 4, true, Fill::kNormal, 0, true},
@@ -101,6 +102,8 @@ std::vector<Problem> LinearBackwardDataProblems() {
       {5, 20, {50}, 4, 24, Fill::kWild, 2},  // ... and the last is empty
       {11, 13, {1300, 5}, 2, 700},           // ... lanes of several blocks
       {60, 70, {80}, 5, 0, Fill::kNormal},
+      {7, 20, {0}, 2, 24},  // a shard in the padding of the vocabulary: +0
+      {3, 18, {0}, 1},
       {512, 768, {768}, 1, 0, Fill::kNormal, 0, true},
       {512, 768, {768, 768, 768}, 4, 0, Fill::kNormal, 0, true},
       {512, 768, {3072}, 1, 0, Fill::kNormal, 0, true},
@@ -148,6 +151,7 @@ const std::vector<TokenProduct>& TokenProducts() {
       {256, 9, 100, {.tokens = 1024, .token_lanes = 2}},                     // touches one lane of two
       {96, 17, 20, {.tokens = 48, .first_token = 24, .token_lanes = 2}, 1},  // from the second lane on
       {40, 7, 24, {.tokens = 40, .token_lanes = 8, .lanes_set = 0x0F}},      // some set, some not
+      {12, 0, 5, {.tokens = 12}},  // a shard in the padding of the vocabulary
       {512, 768, 768, {.tokens = 512}, 0, true},
       {512, 3072, 768, {.tokens = 256, .lanes_set = 1}, 0, true},
       {512, 768, 3072, {.tokens = 512}, 0, true},

@@ -294,5 +294,104 @@ TEST(LinearTest, GradientsAreThoseOfTheForwardPass) {
   EXPECT_LT(GradientError(expected, gradient.data()), 1e-6);
 }
 
+// Rows [first, first + count) of a matrix of its own: a copy, as a process would hold it.
+Tensor RowsOf(const Tensor& matrix, int64_t first, int64_t count) {
+  Tensor part = Tensor::Empty({count, matrix.shape()[1]});
+  std::copy_n(matrix.f32() + first * matrix.shape()[1], part.elements(), part.f32());
+  return part;
+}
+
+Tensor ColumnsOf(const Tensor& matrix, int64_t first, int64_t count) {
+  return Transposed(RowsOf(Transposed(matrix), first, count));
+}
+
+// The sum of `shards` partial sums in the order of tensor parallelism.
+Tensor TreeOf(const std::vector<Tensor>& partials) {
+  const Shape shape = partials[0].shape();
+  Tensor all = Tensor::Empty({static_cast<int64_t>(partials.size()), shape[0], shape[1]});
+  Tensor sum = Tensor::Empty(shape);
+  for (size_t i = 0; i < partials.size(); ++i) {
+    std::copy_n(partials[i].f32(), sum.elements(), all.f32() + static_cast<int64_t>(i) * sum.elements());
+  }
+  SumTree(all.view(), sum.view());
+  return sum;
+}
+
+// Each of two processes makes the tree over its half of the lanes; then sum.tree, then sum.bias.
+TEST(LinearTest, ForwardOfShardsIsTheUnsplitOne) {
+  constexpr int64_t kRows = 5, kInputs = 8 * 300, kOutputs = 19;
+  const Tensor src = Operand(401, {kRows, kInputs}), weights = Operand(402, {kOutputs, kInputs});
+  const Tensor bias = Operand(403, {kOutputs}), whole = Tensor::Empty({kRows, kOutputs});
+  for (const int lanes : {4, 8}) {
+    LinearForward(src.view(), weights.view(), bias.view(), whole.view(), lanes);
+    const auto split = [&](int shards) {
+      std::vector<Tensor> partials;
+      for (int shard = 0; shard < shards; ++shard) {
+        const int64_t inputs = kInputs / shards, first = shard * inputs;
+        partials.push_back(Tensor::Empty({kRows, kOutputs}));
+        LinearForward(ColumnsOf(src, first, inputs).view(), ColumnsOf(weights, first, inputs).view(), {},
+                      partials.back().view(), std::max(1, lanes / shards));
+      }
+      Tensor sum = TreeOf(partials);
+      AddBias(sum.view(), bias.view(), sum.view());
+      return Hex(sum);
+    };
+    EXPECT_EQ(split(1), Hex(whole));
+    EXPECT_EQ(split(2), Hex(whole));
+    EXPECT_EQ(split(4), Hex(whole));
+    EXPECT_NE(split(3), Hex(whole)) << "negative control: these are no subtrees";
+  }
+}
+
+TEST(LinearTest, BackwardDataOfShardsIsTheUnsplitOne) {
+  constexpr int64_t kRows = 3, kInputs = 7, kOutputs = 8 * 300;
+  const Tensor diff0 = Operand(411, {kRows, kOutputs}), diff1 = Operand(412, {kRows, kOutputs / 2});
+  const Tensor weights0 = Operand(413, {kOutputs, kInputs}), weights1 = Operand(414, {kOutputs / 2, kInputs});
+  const Tensor whole = Tensor::Empty({kRows, kInputs});
+  for (const int lanes : {4, 8}) {
+    LinearBackwardData(
+        std::array{LinearFanIn{diff0.view(), weights0.view()}, LinearFanIn{diff1.view(), weights1.view()}},
+        whole.view(), lanes);
+    for (const int shards : {2, 4}) {
+      std::vector<Tensor> partials;
+      for (int shard = 0; shard < shards; ++shard) {
+        const int64_t n0 = kOutputs / shards, n1 = n0 / 2;
+        const Tensor d0 = ColumnsOf(diff0, shard * n0, n0), d1 = ColumnsOf(diff1, shard * n1, n1);
+        const Tensor w0 = RowsOf(weights0, shard * n0, n0), w1 = RowsOf(weights1, shard * n1, n1);
+        partials.push_back(Tensor::Empty({kRows, kInputs}));
+        LinearBackwardData(std::array{LinearFanIn{d0.view(), w0.view()}, LinearFanIn{d1.view(), w1.view()}},
+                           partials.back().view(), lanes / shards);
+      }
+      EXPECT_EQ(Hex(TreeOf(partials)), Hex(whole)) << lanes << " lanes, " << shards << " shards";
+    }
+  }
+}
+
+// The padded vocabulary: a shard holds real columns only, the last ones few or none.
+TEST(LinearTest, BackwardDataOfShardsOfAPaddedVocabulary) {
+  constexpr int64_t kRows = 3, kInputs = 7;
+  for (const int64_t vocabulary : {2000, 1100, 600}) {
+    const Tensor diff = Operand(421, {kRows, vocabulary}), weights = Operand(422, {vocabulary, kInputs});
+    const Tensor whole = Tensor::Empty({kRows, kInputs});
+    for (const int lanes : {4, 8}) {
+      const int64_t lane_size = 2400 / lanes;
+      LinearBackwardData(std::array{LinearFanIn{diff.view(), weights.view()}}, whole.view(), lanes,
+                         lane_size);
+      for (const int shards : {2, 4}) {
+        std::vector<Tensor> partials;
+        for (int shard = 0; shard < shards; ++shard) {
+          const int64_t first = std::min<int64_t>(vocabulary, shard * 2400 / shards);
+          const int64_t count = std::min<int64_t>(vocabulary, (shard + 1) * 2400 / shards) - first;
+          const Tensor d = ColumnsOf(diff, first, count), w = RowsOf(weights, first, count);
+          partials.push_back(Tensor::Empty({kRows, kInputs}));
+          LinearBackwardData(std::array{LinearFanIn{d.view(), w.view()}}, partials.back().view(),
+                             lanes / shards, lane_size);
+        }
+        EXPECT_EQ(Hex(TreeOf(partials)), Hex(whole)) << vocabulary << ", " << lanes << ", " << shards;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace samestep

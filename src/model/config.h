@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "numerics/decimal.h"
+#include "parallel/layout.h"
 
 namespace samestep {
 
@@ -38,5 +39,12 @@ struct DecoderConfig {
   // Columns of the MLP's first projection (gate and up side by side).
   int64_t up_width() const { return mlp == MlpKind::kSwiglu ? 2 * intermediate : intermediate; }
 };
+
+// Costs by multiply-adds a token, forward: what pipeline stages are balanced by.
+inline LayerCosts LayerCostsOf(const DecoderConfig& c) {
+  const int64_t products = c.hidden * (c.qkv_width() + c.query_width() + c.up_width() + c.intermediate);
+  const int64_t attention = c.sequence * c.query_width();  // scores and values over half the keys
+  return {c.layers, products + attention, c.vocab_padded * c.hidden};
+}
 
 }  // namespace samestep

@@ -7,9 +7,9 @@ namespace {
 
 constexpr int kFirstPipelineTag = 16;
 
-bool HasChunk(const ProcessGrid& grid, int64_t layer, int64_t layers) {
+bool HasLayer(const ProcessGrid& grid, int64_t layer, const LayerCosts& costs) {
   for (int chunk = 0; chunk < grid.layout().chunks; ++chunk) {
-    const Range held = LayersOf(grid.layout(), grid.place().pipeline, chunk, layers);
+    const Range held = LayersOf(grid.layout(), grid.place().pipeline, chunk, costs);
     if (layer >= held.first && layer < held.end()) return true;
   }
   return false;
@@ -56,10 +56,10 @@ void Decoder::MakeChunks(int64_t max_samples, int64_t micro_batches) {
   }
   // Every rank knows every parameter's name and shape.
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
-    const bool held = HasChunk(*grid_, layer, config_.layers);
+    const bool held = HasLayer(*grid_, layer, LayerCostsOf(config_));
     Block block(config_, layer, parameters_, tp_, held);
     for (int i = 0; held && i < layout.chunks; ++i) {
-      const Range layers = LayersOf(layout, rank, i, config_.layers);
+      const Range layers = LayersOf(layout, rank, i, LayerCostsOf(config_));
       if (layer >= layers.first && layer < layers.end()) {
         chunks_[static_cast<size_t>(i)].blocks.push_back(std::move(block));
       }

@@ -207,10 +207,23 @@ Range SamplesOf(const Layout& layout, const RankPlace& place, int64_t global_bat
   return PartOf(global_batch, layout.data, place.data);
 }
 
-Range LayersOf(const Layout& layout, int pipeline_rank, int chunk, int64_t layers) {
-  SAMESTEP_CHECK(pipeline_rank >= 0 && pipeline_rank < layout.pipeline);
-  SAMESTEP_CHECK(chunk >= 0 && chunk < layout.chunks);
-  return PartOf(layers, layout.pipeline * layout.chunks, chunk * layout.pipeline + pipeline_rank);
+Range LayersOf(const Layout& layout, int pipeline_rank, int chunk, const LayerCosts& costs) {
+  const int64_t chunks = int64_t{layout.pipeline} * layout.chunks;
+  const int64_t index = int64_t{chunk} * layout.pipeline + pipeline_rank;
+  SAMESTEP_CHECK(pipeline_rank >= 0 && pipeline_rank < layout.pipeline && chunk >= 0 &&
+                 chunk < layout.chunks);
+  SAMESTEP_CHECK_LE(chunks, costs.layers);
+  const double total =
+      static_cast<double>(costs.layers) * static_cast<double>(costs.layer) + static_cast<double>(costs.head);
+  // Chunk k ends where the nearest whole layer to its share of the total does.
+  const auto end_of = [&](int64_t k) {
+    if (k == chunks - 1) return costs.layers;
+    const double share = total * static_cast<double>(k + 1) / static_cast<double>(chunks);
+    const auto nearest = static_cast<int64_t>(share / static_cast<double>(costs.layer) + 0.5);
+    return std::clamp(nearest, k + 1, costs.layers - (chunks - 1 - k));
+  };
+  const int64_t first = index == 0 ? 0 : end_of(index - 1);
+  return {first, end_of(index) - first};
 }
 
 }  // namespace samestep

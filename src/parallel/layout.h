@@ -52,7 +52,13 @@ struct Range {
 Range PartOf(int64_t total, int parts, int index);
 // Samples of the global batch that a data rank works on.
 Range SamplesOf(const Layout& layout, const RankPlace& place, int64_t global_batch);
-// Layers of a chunk (0 to chunks - 1) of a pipeline rank.
-Range LayersOf(const Layout& layout, int pipeline_rank, int chunk, int64_t layers);
+// What the chunks of a pipeline are balanced by: the costs, in any one unit, of a layer and of the output
+// head, which comes after the last and with a large vocabulary costs as much as several layers.
+struct LayerCosts {
+  int64_t layers = 1, layer = 1, head = 0;
+};
+// Layers of a chunk (0 to chunks - 1) of a pipeline rank: at least one, and costs as even as whole layers
+// allow.
+Range LayersOf(const Layout& layout, int pipeline_rank, int chunk, const LayerCosts& costs);
 
 }  // namespace samestep

@@ -65,10 +65,16 @@ TEST(Layout, PartsCoverEverythingOnce) {
 
 TEST(Layout, ChunksOfALaterRankFollow) {
   const Layout layout{.pipeline = 2, .chunks = 2};
-  EXPECT_EQ(LayersOf(layout, 0, 0, 10), (Range{0, 3}));
-  EXPECT_EQ(LayersOf(layout, 1, 0, 10), (Range{3, 3}));
-  EXPECT_EQ(LayersOf(layout, 0, 1, 10), (Range{6, 2}));
-  EXPECT_EQ(LayersOf(layout, 1, 1, 10), (Range{8, 2}));
+  EXPECT_EQ(LayersOf(layout, 0, 0, {.layers = 10}), (Range{0, 3}));
+  EXPECT_EQ(LayersOf(layout, 1, 0, {.layers = 10}), (Range{3, 2}));
+  EXPECT_EQ(LayersOf(layout, 0, 1, {.layers = 10}), (Range{5, 3}));
+  EXPECT_EQ(LayersOf(layout, 1, 1, {.layers = 10}), (Range{8, 2}));
+  // The head of GPT-2 124M costs as much as five of its twelve layers.
+  const LayerCosts gpt2{.layers = 12, .layer = 10, .head = 52};
+  EXPECT_EQ(LayersOf({.pipeline = 2}, 0, 0, gpt2), (Range{0, 9}));
+  EXPECT_EQ(LayersOf({.pipeline = 2}, 1, 0, gpt2), (Range{9, 3}));
+  // A head that outweighs all layers leaves each chunk one.
+  EXPECT_EQ(LayersOf({.pipeline = 4}, 3, 0, {.layers = 4, .layer = 1, .head = 100}), (Range{3, 1}));
   EXPECT_EQ(SamplesOf({.data = 4}, {.data = 3}, 16), (Range{12, 4}));
 }
 

@@ -1,8 +1,11 @@
 #include "locate/compare.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "locate/logical.h"
 #include "locate/segment_diff.h"
@@ -20,24 +23,20 @@ struct Side {
   TraceListing listing;
 };
 
-// Pairs the segments of two traces by key; -1 where one has none.
-struct KeyPair {
-  SegmentKey key;
-  int64_t a = -1, b = -1;
-};
-std::vector<KeyPair> PairKeys(const TraceRank& a, const TraceRank& b) {
-  std::vector<KeyPair> pairs;
-  const auto &x = a.segments(), &y = b.segments();
-  for (size_t i = 0, j = 0; i < x.size() || j < y.size();) {
-    const bool in_a = i < x.size() && (j == y.size() || x[i].key <= y[j].key);
-    const bool in_b = j < y.size() && (i == x.size() || y[j].key <= x[i].key);
-    KeyPair pair;
-    pair.key = in_a ? x[i].key : y[j].key;
-    if (in_a) pair.a = static_cast<int64_t>(i++);
-    if (in_b) pair.b = static_cast<int64_t>(j++);
-    pairs.push_back(pair);
+// Where a rank's segment of this key stands; -1 where it has none.
+int64_t IndexOf(const TraceRank& rank, const SegmentKey& key) {
+  const auto& segments = rank.segments();
+  const auto at = std::lower_bound(segments.begin(), segments.end(), key,
+                                   [](const auto& entry, const SegmentKey& k) { return entry.key < k; });
+  return at == segments.end() || at->key != key ? -1 : at - segments.begin();
+}
+
+std::set<SegmentKey> KeysOf(const std::vector<TraceRank*>& ranks) {
+  std::set<SegmentKey> keys;
+  for (const TraceRank* rank : ranks) {
+    for (const auto& entry : rank->segments()) keys.insert(entry.key);
   }
-  return pairs;
+  return keys;
 }
 
 int64_t LastIteration(const TraceRank& rank) {
@@ -54,6 +53,7 @@ class TraceComparer {
 
   Result<Comparison> Run() {
     SAMESTEP_RETURN_IF_ERROR(CompareHeaders());
+    for (const Side* side : {&a_, &b_}) SAMESTEP_RETURN_IF_ERROR(FindUnrecorded(*side));
     if (!out_.reason.empty()) {
       out_.verdict = Verdict::kCannotJudge;
       return std::move(out_);
@@ -118,31 +118,69 @@ class TraceComparer {
     return {};
   }
 
+  // Ranks without a file: those that SAMESTEP_RANKS left out are a note, others are missing.
+  Status FindUnrecorded(const Side& side) {
+    SAMESTEP_ASSIGN_OR_RETURN(const TraceRank first,
+                              TraceRank::Open(side.folder, side.listing.present.front(), side.listing.ranks));
+    SAMESTEP_ASSIGN_OR_RETURN(const Selection recorded,
+                              Selection::Parse(first.header().recorded_ranks, side.folder));
+    std::vector<int32_t> left_out;
+    for (int32_t rank = 0; rank < side.listing.ranks; ++rank) {
+      const auto& present = side.listing.present;
+      if (std::binary_search(present.begin(), present.end(), rank)) continue;
+      if (!recorded.Has(rank)) {
+        left_out.push_back(rank);
+      } else if (out_.across_layouts || options_.ranks.Has(rank)) {
+        missing_ranks_.emplace(
+            rank, fmt::format("{} has no trace of rank {}, although it was to record {}; copy {} "
+                              "to {}",
+                              side.name, rank, recorded.all() ? "all ranks" : "it",
+                              TraceStem(rank, side.listing.ranks, 0) + ".trace", side.folder));
+      }
+    }
+    if (!left_out.empty()) {
+      partial_ = true;
+      out_.notes.push_back(fmt::format(
+          "{} did not record {} of {} ranks (SAMESTEP_RANKS={}): {}{}", side.name, left_out.size(),
+          side.listing.ranks, first.header().recorded_ranks,
+          fmt::join(left_out.begin(),
+                    left_out.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(8, left_out.size())),
+                    ", "),
+          left_out.size() > 8 ? ", …" : ""));
+    }
+    return {};
+  }
+
   Status CompareEachRank() {
-    std::map<int32_t, int> present;
-    for (int32_t rank : a_.listing.present) present[rank] |= 1;
-    for (int32_t rank : b_.listing.present) present[rank] |= 2;
-    for (const auto& [rank, where] : present) {
-      if (!options_.ranks.Has(rank)) continue;
+    for (const auto& [rank, reason] : missing_ranks_) {
       RankComparison comparison;
       comparison.rank = rank;
-      if (where != 3) {
-        comparison.verdict = Verdict::kCannotJudge;
-        comparison.reason = fmt::format("only {} has a trace of rank {}", where == 1 ? 'A' : 'B', rank);
-        ++unverified_;
-        out_.ranks.push_back(std::move(comparison));
-        continue;
-      }
+      comparison.verdict = Verdict::kCannotJudge;
+      comparison.reason = reason;
+      ++unverified_;
+      out_.ranks.push_back(std::move(comparison));
+    }
+    for (int32_t rank : a_.listing.present) {
+      const auto& present = b_.listing.present;
+      if (!options_.ranks.Has(rank) || !std::binary_search(present.begin(), present.end(), rank)) continue;
+      RankComparison comparison;
+      comparison.rank = rank;
       SAMESTEP_ASSIGN_OR_RETURN(TraceRank a, Open(a_, rank));
       SAMESTEP_ASSIGN_OR_RETURN(TraceRank b, Open(b_, rank));
       std::vector<TraceRank*> x = {&a}, y = {&b};
       Compare(x, y, &comparison);
       out_.ranks.push_back(std::move(comparison));
     }
+    std::stable_sort(out_.ranks.begin(), out_.ranks.end(),
+                     [](const auto& x, const auto& y) { return x.rank < y.rank; });
     return {};
   }
 
   Status CompareAcross() {
+    if (!options_.ranks.all()) {
+      out_.warnings.push_back(
+          "--ranks: the layouts differ, so a rank of one is none of the other; all were compared");
+    }
     std::vector<TraceRank> a, b;
     for (int32_t rank : a_.listing.present) {
       SAMESTEP_ASSIGN_OR_RETURN(TraceRank opened, Open(a_, rank));
@@ -158,6 +196,15 @@ class TraceComparer {
     RankComparison comparison;
     comparison.rank = -1;
     Compare(x, y, &comparison);
+    if (!missing_ranks_.empty() && comparison.verdict == Verdict::kSame) {
+      comparison.verdict = Verdict::kCannotJudge;
+      comparison.reason = missing_ranks_.begin()->second;
+    }
+    if (comparison.verdict == Verdict::kSame && comparison.compared > 0 && logically_compared_ > 0 &&
+        tensors_ == 0) {
+      comparison.verdict = Verdict::kCannotJudge;
+      comparison.reason = "no tensor is whole in what both recorded; record more ranks (SAMESTEP_RANKS)";
+    }
     const bool rolled_up = out_.level == "phase" || out_.level == "module";
     if (rolled_up && comparison.verdict == Verdict::kSame) {
       comparison.verdict = Verdict::kCannotJudge;
@@ -175,47 +222,71 @@ class TraceComparer {
   void Compare(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b, RankComparison* out) {
     unverified_ += a.size() + b.size();
     std::string missing;
-    for (const KeyPair& pair : PairKeys(*a[0], *b[0])) {
-      if (!options_.iterations.Has(pair.key.iteration)) continue;
-      if (pair.a < 0 || pair.b < 0) {
-        if (missing.empty()) missing = WhyMissing(*a[0], *b[0], pair);
-        continue;
-      }
-      const auto i = static_cast<size_t>(pair.a), j = static_cast<size_t>(pair.b);
-      if (!Agrees(a, b, i, j, out)) {
+    std::set<SegmentKey> keys = KeysOf(a);
+    keys.merge(KeysOf(b));
+    for (const SegmentKey& key : keys) {
+      if (!options_.iterations.Has(key.iteration)) continue;
+      std::vector<TraceRank*> x, y;
+      const bool has_a = Having(a, key, 'A', &x, &missing), has_b = Having(b, key, 'B', &y, &missing);
+      if (!has_a || !has_b) continue;
+      if (!Agrees(x, y, key, out)) {
         if (out->verdict == Verdict::kDiverged) {
-          out->resumed_a = IsFirstAfterResume(*a[0], i);
-          out->resumed_b = IsFirstAfterResume(*b[0], j);
+          out->resumed_a = IsFirstAfterResume(*x[0], key);
+          out->resumed_b = IsFirstAfterResume(*y[0], key);
         }
         return;
       }
       ++out->compared;
-      out_events_ += a[0]->roll_up(i).events;
-      if (pair.key.after) continue;
-      if (out->first < 0) out->first = pair.key.iteration;
-      out->last = pair.key.iteration;
+      for (const TraceRank* rank : x) out_events_ += rank->roll_up(At(*rank, key)).events;
+      if (key.after) continue;
+      if (out->first < 0) out->first = key.iteration;
+      out->last = key.iteration;
     }
     JudgeCoverage(a, b, missing, out);
   }
 
-  static bool IsFirstAfterResume(const TraceRank& rank, size_t i) {
+  static size_t At(const TraceRank& rank, const SegmentKey& key) {
+    return static_cast<size_t>(IndexOf(rank, key));
+  }
+
+  // The ranks that have a segment. All must, but for what comes after an iteration: not every rank evaluates.
+  static bool Having(const std::vector<TraceRank*>& ranks, const SegmentKey& key, char name,
+                     std::vector<TraceRank*>* having, std::string* missing) {
+    const TraceRank* lacking = nullptr;
+    for (TraceRank* rank : ranks) {
+      if (IndexOf(*rank, key) >= 0) {
+        having->push_back(rank);
+      } else if (lacking == nullptr) {
+        lacking = rank;
+      }
+    }
+    if (lacking == nullptr) return true;
+    if (key.after) return !having->empty();
+    if (missing->empty()) *missing = WhyMissing(*lacking, name, key, ranks.size() > 1);
+    return false;
+  }
+
+  static bool IsFirstAfterResume(const TraceRank& rank, const SegmentKey& key) {
+    const size_t i = At(rank, key);
     const int32_t generation = rank.segments()[i].generation;
     return generation > 0 && (i == 0 || rank.segments()[i - 1].generation < generation);
   }
 
-  bool Agrees(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b, size_t i, size_t j,
+  bool Agrees(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b, const SegmentKey& key,
               RankComparison* out) {
-    const bool one_layout =
-        a.size() == 1 && b.size() == 1 && a[0]->file(i).header().layout == b[0]->file(j).header().layout;
+    const size_t i = At(*a[0], key), j = At(*b[0], key);
+    const bool one_layout = !out_.across_layouts;
     if (one_layout && a[0]->roll_up(i).Agrees(b[0]->roll_up(j))) return true;
-    const SegmentKey key = a[0]->segments()[i].key;
     std::vector<Segment> x, y;
     if (!ReadAll(a, key, 'A', &x, out) || !ReadAll(b, key, 'B', &y, out)) return false;
     if (one_layout) {
       out->difference = CompareSegments(x[0], y[0]);
     } else {
-      out->difference = CompareLogically(Pointers(x), Pointers(y));
+      out->difference = CompareLogically(SideOf(a, x), SideOf(b, y));
       not_comparable_ = std::max(not_comparable_, out->difference.not_comparable);
+      only_in_one_ = std::max(only_in_one_, out->difference.only_in_one);
+      tensors_ += out->difference.tensors;
+      in_part_ = std::max(in_part_, out->difference.in_part);
     }
     if (!out->difference.findings.empty()) {
       out->verdict = Verdict::kDiverged;
@@ -232,22 +303,19 @@ class TraceComparer {
     return false;
   }
 
-  static std::vector<const Segment*> Pointers(const std::vector<Segment>& segments) {
-    std::vector<const Segment*> pointers;
-    for (const Segment& segment : segments) pointers.push_back(&segment);
-    return pointers;
+  static LogicalSide SideOf(const std::vector<TraceRank*>& ranks, const std::vector<Segment>& segments) {
+    LogicalSide side;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      side.segments.push_back(&segments[i]);
+      side.ranks.push_back(ranks[i]->header().rank);
+    }
+    return side;
   }
 
   bool ReadAll(const std::vector<TraceRank*>& ranks, const SegmentKey& key, char name,
                std::vector<Segment>* out, RankComparison* comparison) {
     for (TraceRank* rank : ranks) {
-      const auto& segments = rank->segments();
-      const auto at =
-          std::find_if(segments.begin(), segments.end(), [&](const auto& e) { return e.key == key; });
-      Result<Segment> read =
-          at == segments.end()
-              ? Result<Segment>(InvalidError("rank {} has no {}", rank->header().rank, key.ToString()))
-              : rank->Read(static_cast<size_t>(at - segments.begin()));
+      Result<Segment> read = rank->Read(At(*rank, key));
       if (!read.ok()) {
         comparison->verdict = Verdict::kCannotJudge;
         comparison->reason = fmt::format("{}: {}", name, read.status().message());
@@ -259,18 +327,18 @@ class TraceComparer {
     return true;
   }
 
-  static std::string WhyMissing(const TraceRank& a, const TraceRank& b, const KeyPair& pair) {
-    const TraceRank& lacking = pair.a < 0 ? a : b;
-    const char name = pair.a < 0 ? 'A' : 'B';
+  static std::string WhyMissing(const TraceRank& lacking, char side, const SegmentKey& key, bool several) {
+    const std::string name =
+        several ? fmt::format("rank {} of {}", lacking.header().rank, side) : std::string(1, side);
     // What comes after an iteration (evaluation, checkpoints) depends on options that change no bit.
-    if (pair.key.after || !lacking.Selects(pair.key.iteration)) return "";
-    if (pair.key.iteration > LastIteration(lacking)) {
+    if (key.after || !lacking.Selects(key.iteration)) return "";
+    if (key.iteration > LastIteration(lacking)) {
       return fmt::format(
           "{} ends after iteration {}, and the other goes on; to compare what both have: "
           "--iterations 1-{}",
           name, LastIteration(lacking), LastIteration(lacking));
     }
-    return fmt::format("{} lacks iteration {}", name, pair.key.iteration);
+    return fmt::format("{} lacks iteration {}", name, key.iteration);
   }
 
   // All that was compared agrees; was it all?
@@ -362,11 +430,16 @@ class TraceComparer {
     out_.verdict = diverged ? Verdict::kDiverged : cannot ? Verdict::kCannotJudge : Verdict::kSame;
     if (diverged) out_.reason.clear();
     if (out_.across_layouts) {
-      out_.notes.push_back(
-          fmt::format("the layouts differ: logical tensors were compared ({} calls; at most {} tensors or "
-                      "calls an iteration "
-                      "could not be, see docs/formats/trace.md)",
-                      logically_compared_, not_comparable_));
+      out_.notes.push_back(fmt::format(
+          "the layouts differ: {} logical tensors of {} calls were compared; in an iteration, at most {} "
+          "tensors are cut so that they do not compare, and {} calls are in one run only "
+          "(docs/formats/trace.md)",
+          tensors_, logically_compared_, not_comparable_, only_in_one_));
+      if (partial_) {
+        out_.notes.push_back(fmt::format(
+            "of ranks that were not recorded nothing is said; {} tensors an iteration were compared in part",
+            in_part_));
+      }
     }
     out_.strength = out_events_ == 0 && out_.verdict == Verdict::kSame ? "structure" : "fingerprints";
     for (const RankComparison& rank : out_.ranks) {
@@ -380,7 +453,10 @@ class TraceComparer {
   Side a_, b_;
   CompareOptions options_;
   Comparison out_;
-  int64_t out_events_ = 0, logically_compared_ = 0, not_comparable_ = 0;
+  int64_t out_events_ = 0, logically_compared_ = 0, tensors_ = 0;
+  int64_t not_comparable_ = 0, only_in_one_ = 0, in_part_ = 0;  // the most of an iteration
+  std::map<int32_t, std::string> missing_ranks_;                // and why that is no choice of SAMESTEP_RANKS
+  bool partial_ = false;                                        // ranks were left out by choice
   uint64_t verified_bytes_ = 0;
   size_t unverified_ = 0;  // ranks of either side
 };

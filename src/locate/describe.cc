@@ -1,5 +1,7 @@
 #include "locate/describe.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace samestep {
@@ -33,6 +35,8 @@ bool IsRollUp(const Site& site) {
 std::string Explain(const Finding& finding) {
   switch (finding.kind) {
     case FindingKind::kOrigin:
+      if (finding.between)
+        return "all that was compared before it agrees: the difference arises in these calls";
       return IsRollUp(finding.site)
                  ? fmt::format(
                        "all that this {} reads from outside agrees, and what it writes does not: the "
@@ -53,12 +57,27 @@ std::string Explain(const Finding& finding) {
       return "all that was recorded before it agrees; it was computed outside of recorded calls";
     case FindingKind::kControlFlow:
       return "the runs did not make the same calls here";
+    case FindingKind::kReplica:
+      return "ranks of one run disagree on what they all should have: a rank computed or received something "
+             "else "
+             "than its peers";
   }
   return "";
 }
 
 std::string MicroBatchText(const Site& site) {
   return site.micro_batch < 0 ? ", all micro-batches" : fmt::format(", micro-batch {}", site.micro_batch);
+}
+
+// Whose traces say so, where several ranks' were taken together.
+std::string RanksText(const Finding& finding) {
+  std::string text;
+  for (const auto* ranks : {&finding.ranks_a, &finding.ranks_b}) {
+    if (ranks->empty()) continue;
+    text += fmt::format("{}{}: rank{} {}", text.empty() ? "" : "; ", ranks == &finding.ranks_a ? 'A' : 'B',
+                        ranks->size() > 1 ? "s" : "", fmt::join(*ranks, ", "));
+  }
+  return text.empty() ? text : "in " + text;
 }
 
 void AppendFinding(const Finding& finding, std::string* out) {
@@ -71,6 +90,7 @@ void AppendFinding(const Finding& finding, std::string* out) {
   }
   if (finding.occurrence > 0) *out += fmt::format(" (call {} of its kind there)", finding.occurrence + 1);
   *out += fmt::format("\n    {}\n", Explain(finding));
+  if (const std::string ranks = RanksText(finding); !ranks.empty()) *out += fmt::format("    {}\n", ranks);
   if (!finding.detail.empty()) *out += fmt::format("    {}\n", finding.detail);
   for (const std::string& place : finding.only_a) *out += fmt::format("    only in A: {}\n", place);
   for (const std::string& place : finding.only_b) *out += fmt::format("    only in B: {}\n", place);
@@ -140,6 +160,8 @@ ordered_json JsonOf(const Finding& finding) {
   json["occurrence"] = finding.occurrence;
   json["event_a"] = finding.event_a;
   json["event_b"] = finding.event_b;
+  json["ranks_a"] = finding.ranks_a;
+  json["ranks_b"] = finding.ranks_b;
   json["explanation"] = Explain(finding);
   json["detail"] = finding.detail;
   if (finding.kind == FindingKind::kControlFlow) {
@@ -170,8 +192,8 @@ ordered_json JsonOf(const Finding& finding) {
 }  // namespace
 
 std::string_view FindingName(FindingKind kind) {
-  constexpr std::string_view kNames[] = {"origin",   "data",  "state",       "changed in between",
-                                         "settings", "value", "control flow"};
+  constexpr std::string_view kNames[] = {"origin",   "data",  "state",        "changed in between",
+                                         "settings", "value", "control flow", "replicas differ"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -231,7 +253,10 @@ ordered_json DescribeJson(const Comparison& c) {
     one["events_compared"] = rank.difference.compared;
     one["receivers"] = rank.difference.receivers;
     one["origins"] = rank.difference.origins;
+    one["tensors_compared"] = rank.difference.tensors;
+    one["compared_in_part"] = rank.difference.in_part;
     one["not_comparable"] = rank.difference.not_comparable;
+    one["only_in_one"] = rank.difference.only_in_one;
     one["resumed"] = {{"a", rank.resumed_a}, {"b", rank.resumed_b}};
     one["findings"] = ordered_json::array();
     for (const Finding& finding : rank.difference.findings) one["findings"].push_back(JsonOf(finding));

@@ -201,6 +201,7 @@ std::string TraceHeader::ToJson() const {
                                {"ranks", ranks},
                                {"level", LevelName(level)},
                                {"iterations", iterations},
+                               {"recorded_ranks", recorded_ranks},
                                {"generation", generation}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -223,6 +224,7 @@ Result<TraceHeader> TraceHeader::FromJson(std::string_view text) {
     json.at("ranks").get_to(header.ranks);
     json.at("iterations").get_to(header.iterations);
     json.at("generation").get_to(header.generation);
+    header.recorded_ranks = json.value("recorded_ranks", "all");  // not in traces of 0.1
     const auto level = LevelNamed(json.at("level").get<std::string>());
     if (!level) return InvalidError("the header names the unknown level {}", json.at("level").dump());
     header.level = *level;

@@ -152,7 +152,8 @@ struct TraceHeader {
   // Set by the recorder:
   Level level = Level::kKernel;
   std::string iterations = "all";
-  int32_t generation = 0;  // 0, then one more with each resume
+  std::string recorded_ranks = "all";  // which ranks the run was asked to record
+  int32_t generation = 0;              // 0, then one more with each resume
 
   std::string ToJson() const;
   static Result<TraceHeader> FromJson(std::string_view text);

@@ -321,6 +321,7 @@ Result<std::unique_ptr<Recorder>> MakeRecorder(const TraceHeader& header) {
   TraceHeader complete = header;
   complete.level = options.level;
   complete.iterations = options.iterations.ToString();
+  complete.recorded_ranks = options.ranks.ToString();
   SAMESTEP_ASSIGN_OR_RETURN(TraceWriter writer, TraceWriter::Create(options.folder, std::move(complete)));
   return std::unique_ptr<Recorder>(std::make_unique<TraceRecorder>(std::move(options), std::move(writer)));
 }

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -260,6 +261,9 @@ TEST_F(CheckpointTest, SeveralRanksWriteFilesOfTheirOwn) {
   }
   EXPECT_EQ(ListFolder(folder).value(), expected);
   const ManifestTensor tensor = ReadManifest(folder).value().tensors.at("embed.weight");
+  EXPECT_TRUE(std::is_sorted(tensor.parts.begin(), tensor.parts.end(), [](const auto& x, const auto& y) {
+    return std::pair(x.offsets[0], x.offsets[1]) < std::pair(y.offsets[0], y.offsets[1]);
+  }));
   std::map<std::string, int> in_file;
   for (const ManifestPart& part : tensor.parts) ++in_file[part.file];
   for (const ManifestPart& part : tensor.parts) {

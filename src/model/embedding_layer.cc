@@ -42,7 +42,11 @@ void EmbeddingLayer::Forward(const MicroBatch& batch, const TensorView& x) const
 void EmbeddingLayer::ForwardShards(const MicroBatch& batch, const TensorView& x) const {
   const int ranks = tp_->ranks(), rank = tp_->rank();
   const int64_t own = batch.own_tokens(), all = batch.sequence(), width = x.columns();
-  const auto owner = [&](int32_t token) { return static_cast<int>(token / vocab_shard_); };
+  const int64_t vocab = tokens_->shape[0];
+  const auto owner = [&](int32_t token) {
+    SAMESTEP_CHECK(token >= 0 && token < vocab);  // data is checked where it is read
+    return static_cast<int>(token / vocab_shard_);
+  };
   const size_t row_bytes = static_cast<size_t>(width) * sizeof(float);
   const int64_t first_row = tokens_->shard.boxes.front().global_row;
   std::vector<std::vector<float>> outgoing(static_cast<size_t>(ranks)), incoming(static_cast<size_t>(ranks));

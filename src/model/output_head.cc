@@ -107,7 +107,8 @@ void OutputHead::LossesOfShards(const MicroBatch& batch, const Rows& rows, const
                                 float target_weight, bool want_gradient) const {
   const int64_t n = rows.samples * rows.tokens;
   const TensorView targets = rows.Of(batch.targets), row_max = rows.Of(batch.AllTokens(row_max_));
-  const TensorView own = own_rows_.view().Slice(0, n), chosen = target_logits_.view().Slice(0, n);
+  const TensorView own = tp_->Partial(own_rows_.view().Slice(0, n));
+  const TensorView chosen = tp_->Partial(target_logits_.view().Slice(0, n));
   const TensorView all = ViewOf(all_rows_.f32(), {tp_->ranks(), n});
   const TensorView all_chosen = ViewOf(all_targets_.f32(), {tp_->ranks(), n});
   const VocabularyShard shard{.first_column = weights_->shard.boxes.front().global_row,

@@ -23,7 +23,11 @@ TensorView TensorParallel::Gather(const MicroBatch& batch, const TensorView& own
 
 TensorView TensorParallel::PartialOf(const MicroBatch& batch, const TensorView& dst) const {
   if (alone()) return dst;
-  return batch.AllTokens(partial_).AsPartial(rank() * lanes(), (rank() + 1) * lanes(), lanes_);
+  return Partial(batch.AllTokens(partial_));
+}
+
+TensorView TensorParallel::Partial(const TensorView& view) const {
+  return view.AsPartial(rank() * lanes(), (rank() + 1) * lanes(), lanes_);
 }
 
 void TensorParallel::Reduce(const TensorView& partial, const TensorView& dst) const {

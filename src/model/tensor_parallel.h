@@ -33,6 +33,8 @@ class TensorParallel {
   void Reduce(const TensorView& partial, const TensorView& dst) const;
   // Memory for all tokens of all ranks, [samples, sequence, hidden], that calls may use for what they gather.
   const Tensor& all_tokens() const { return all_tokens_; }
+  // `view` as this rank's part of a sum over the tensor lanes.
+  TensorView Partial(const TensorView& view) const;
   // `view` of this rank's columns at their place among those of all ranks.
   TensorView Columns(const TensorView& view) const;
   // [samples, heads of this rank, sequence] at their place.

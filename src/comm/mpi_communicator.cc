@@ -252,9 +252,16 @@ class MpiCommunicator : public Communicator {
     return Pending(std::move(transfers));
   }
 
-  void SumIntegers(std::span<uint64_t> values) override { Reduce(values, MPI_SUM, "the sum of integers"); }
+  void SumIntegers(std::span<uint64_t> values) override {
+    Reduce(values, MPI_UINT64_T, MPI_SUM, "the sum of integers");
+  }
+  // MPICH 4.0 takes the maximum of MPI_UINT64_T as if it were signed. Signed maxima are right everywhere, so
+  // the values are moved to where their order is the signed one.
   void MaxIntegers(std::span<uint64_t> values) override {
-    Reduce(values, MPI_MAX, "the maximum of integers");
+    constexpr uint64_t kSign = uint64_t{1} << 63;
+    for (uint64_t& value : values) value ^= kSign;
+    Reduce(values, MPI_INT64_T, MPI_MAX, "the maximum of integers");
+    for (uint64_t& value : values) value ^= kSign;
   }
 
   std::vector<std::string> Gather(const std::string& mine) override {
@@ -308,12 +315,11 @@ class MpiCommunicator : public Communicator {
   }
 
   // Of integers only: no floating-point reduction may enter this file.
-  void Reduce(std::span<uint64_t> values, MPI_Op operation, const char* name) {
+  void Reduce(std::span<uint64_t> values, MPI_Datatype type, MPI_Op operation, const char* name) {
     for (size_t done = 0; done < values.size(); done += kMostValues) {
       const int count = static_cast<int>(std::min(values.size() - done, kMostValues));
       MPI_Request request = MPI_REQUEST_NULL;
-      Must(MPI_Iallreduce(MPI_IN_PLACE, values.data() + done, count, MPI_UINT64_T, operation, group_,
-                          &request),
+      Must(MPI_Iallreduce(MPI_IN_PLACE, values.data() + done, count, type, operation, group_, &request),
            name);
       WaitForAll(request, name);
     }

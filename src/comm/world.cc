@@ -114,21 +114,25 @@ Result<int64_t> TimeLimitInEnvironment() {
 }
 
 Result<World> World::Join() {
-  SAMESTEP_ASSIGN_OR_RETURN(const int64_t time_limit, TimeLimitInEnvironment());
+  const Result<int64_t> time_limit = TimeLimitInEnvironment();
   const std::vector<LauncherView> launchers = LaunchersInEnvironment();
   SAMESTEP_ASSIGN_OR_RETURN(const bool needs_mpi, NeedsMpi(launchers));
   World world;
   if (!needs_mpi) {
+    SAMESTEP_RETURN_IF_ERROR(time_limit.status());
     world.group_ = OneProcess();
     return world;
   }
   SAMESTEP_RETURN_IF_ERROR(StartMpi());
   world.uses_mpi_ = true;
-  world.group_ = MpiGroup(time_limit);
-  const LauncherView mpi{.name = MpiName(), .rank = world.group().rank(), .ranks = world.group().size()};
-  const Status agreed = Agree(world.group(), CheckLaunchers(launchers, mpi));
+  world.group_ = MpiGroup(time_limit.ok() ? *time_limit : kTimeLimit);
+  Communicator& group = world.group();
+  const LauncherView mpi{.name = MpiName(), .rank = group.rank(), .ranks = group.size()};
+  const Status launched = CheckLaunchers(launchers, mpi);
+  const Status agreed = Agree(group, launched.ok() ? time_limit.status() : launched);
   if (!agreed.ok()) {
     world.Leave();
+    if (mpi.rank > 0) std::exit(agreed.ExitCode());
     return agreed;
   }
   world.ranks_on_this_machine_ = RanksOnThisMachine();

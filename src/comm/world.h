@@ -45,6 +45,8 @@ Result<int64_t> TimeLimitInEnvironment();
 
 class World {
  public:
+  // A failure that MPI could tell all ranks about is returned on rank 0, to be printed once; the others end
+  // with its exit code.
   static Result<World> Join();
   World(World&&) = default;
   World& operator=(World&&) = default;

@@ -1,5 +1,5 @@
-// Time of a training step: step_bench MODEL [threads] [steps]. Tokens are synthetic, so nothing but the step
-// is timed.
+// Time of a training step, alone or under mpirun: step_bench MODEL [threads=2 data=2 ...]. Tokens are
+// synthetic, so nothing but the step is timed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/parallel_for.h"
+#include "comm/world.h"
 #include "fingerprint/fingerprint.h"
 #include "train/trainer.h"
 
@@ -61,34 +62,61 @@ const std::map<std::string, TrainerConfig>& Models() {
   return models;
 }
 
+// "threads=2 steps=5 data=2 tensor=1 pipeline=1 chunks=1 lanes=2 micro_batch=1 batch=20": what is not given
+// is 1, the machine's, or the model's. `lanes`: data and tensor lanes that are promised.
+int64_t Option(int argc, char** argv, const std::string& name, int64_t fallback) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.starts_with(name + "=")) return std::atoll(argument.c_str() + name.size() + 1);
+  }
+  return fallback;
+}
+
 int Main(int argc, char** argv) {
   const auto model = argc > 1 ? Models().find(argv[1]) : Models().end();
   if (model == Models().end()) {
-    fmt::print(stderr, "usage: step_bench MODEL [threads] [steps]; models:");
+    fmt::print(stderr,
+               "usage: [mpirun -n N] step_bench MODEL [threads=T steps=S data=D tensor=T pipeline=P chunks=C "
+               "lanes=L micro_batch=M batch=B]; models:");
     for (const auto& [name, config] : Models()) fmt::print(stderr, " {}", name);
     fmt::print(stderr, "\n");
     return 3;
   }
-  SetSchedule({argc > 2 ? std::atoi(argv[2]) : 0, 0});
-  const int steps = argc > 3 ? std::max(1, std::atoi(argv[3])) : 5;
+  Result<World> world = World::Join();
+  SAMESTEP_CHECK(world.ok());
+  const auto option = [&](const char* name, int64_t fallback) { return Option(argc, argv, name, fallback); };
+  SetSchedule({static_cast<int>(option("threads", 0)), 0});
+  const int64_t steps = option("steps", 5);
   TrainerConfig config = model->second;
   const auto decimal = [](const char* text) { return Decimal::Parse(text).value(); };
   config.optimizer = {decimal("0.9"), decimal("0.95"), decimal("1e-8"), decimal("0.1"), decimal("1.0")};
   config.schedule.lr = decimal("3e-4");
   config.schedule.steps = 1000000;
-  config.micro_batch = config.global_batch;
-  Trainer trainer(config, [&](int64_t sample, std::span<int32_t> tokens) {
-    for (size_t p = 0; p < tokens.size(); ++p) {
-      tokens[p] = static_cast<int32_t>(SplitMix(static_cast<uint64_t>(sample) * 4096 + p) %
-                                       static_cast<uint64_t>(config.model.vocab));
-    }
-    return Status();
-  });
+  config.global_batch = option("batch", config.global_batch);
+  config.micro_batch = option("micro_batch", config.global_batch);
+  config.model.data_lanes = config.model.tensor_lanes = static_cast<int>(option("lanes", 1));
+  const Layout layout{static_cast<int>(option("data", 1)), static_cast<int>(option("tensor", 1)),
+                      static_cast<int>(option("pipeline", 1)), static_cast<int>(option("chunks", 1))};
+  ProcessGrid grid(world->group(), layout);
+  Trainer trainer(
+      config,
+      [&](int64_t sample, std::span<int32_t> tokens) {
+        for (size_t p = 0; p < tokens.size(); ++p) {
+          tokens[p] = static_cast<int32_t>(SplitMix(static_cast<uint64_t>(sample) * 4096 + p) %
+                                           static_cast<uint64_t>(config.model.vocab));
+        }
+        return Status();
+      },
+      grid);
   trainer.Initialize();
   std::vector<double> seconds;
-  for (int i = 0; i <= steps; ++i) {  // the first warms up
+  uint64_t sent = 0;
+  for (int64_t i = 0; i <= steps; ++i) {  // the first warms up
+    world->group().Barrier();
+    const uint64_t before = world->group().bytes_sent();
     const auto begin = std::chrono::steady_clock::now();
     SAMESTEP_CHECK(trainer.Step().ok());
+    sent = world->group().bytes_sent() - before;
     if (i > 0)
       seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
@@ -96,10 +124,15 @@ int Main(int argc, char** argv) {
   const double median = seconds[seconds.size() / 2];
   const double tokens = static_cast<double>(config.global_batch * config.model.sequence);
   const double parameters = static_cast<double>(trainer.model().parameters().elements());
-  fmt::print(
-      "{} threads {}: median {:.4f} s, best {:.4f} s, {:.0f} tokens/s, {:.1f} GFLOP/s by 6 x parameters x "
-      "tokens\n",
-      argv[1], ThreadCount(), median, seconds.front(), tokens / median, 6e-9 * parameters * tokens / median);
+  if (world->group().rank() == 0) {
+    fmt::print(
+        "{} {} threads {}: median {:.4f} s, best {:.4f} s, {:.1f} tokens/s, {:.1f} GFLOP/s by 6 x parameters "
+        "x "
+        "tokens, {} bytes sent a step by rank 0, digest {}\n",
+        argv[1], layout.ToString(), ThreadCount(), median, seconds.front(), tokens / median,
+        6e-9 * parameters * tokens / median, sent, trainer.position().digest.hex());
+  }
+  world->Leave();
   return 0;
 }
 

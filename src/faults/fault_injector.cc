@@ -5,13 +5,21 @@
 #include <optional>
 #include <random>
 
+#include "comm/world.h"
+#include "faults/mpi_sum.h"
 #include "faults/reordered_call.h"
 #include "kernels/registry.h"
 
 namespace samestep {
 namespace {
 
-void Announce(const std::string& text) { fmt::print(stderr, "samestep: PLANTED FAULT: {}\n", text); }
+// Of several ranks each says which it is.
+void Announce(const std::string& text) {
+  const std::vector<LauncherView> launchers = LaunchersInEnvironment();
+  const bool alone = launchers.empty() || launchers.front().ranks == 1;
+  const std::string rank = alone ? "" : fmt::format("rank {}: ", launchers.front().rank);
+  fmt::print(stderr, "samestep: PLANTED FAULT: {}{}\n", rank, text);
+}
 
 int64_t ElementSize(const TensorView& view) { return BitsOf(view.dtype) / 8; }
 
@@ -124,6 +132,9 @@ void FaultInjector::Strike(const Call& call) {
       break;
     case FaultKind::kJitter:
       FlipBit(view, static_cast<int64_t>(std::random_device()() % static_cast<uint64_t>(view.elements())), 0);
+      break;
+    case FaultKind::kMpiSum:
+      if (const Status status = SumByMpi(call.view(0), view); !status.ok()) return Announce(status.message());
       break;
   }
   struck_ = true;

@@ -11,7 +11,7 @@ namespace samestep {
 namespace {
 
 constexpr FaultKind kKinds[] = {FaultKind::kChainOrder, FaultKind::kBitFlip, FaultKind::kStale,
-                                FaultKind::kJitter};
+                                FaultKind::kJitter, FaultKind::kMpiSum};
 
 Status SetNumber(std::string_view field, std::string_view value, int64_t least, int64_t most, int64_t& out) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
@@ -47,11 +47,14 @@ Status SetField(std::string_view field, std::string_view value, FaultSpec& spec)
     int64_t bit = 0;
     SAMESTEP_RETURN_IF_ERROR(SetNumber(field, value, 0, 63, bit));
     spec.bit = static_cast<int>(bit);
+  } else if (field == "rank") {
+    return SetNumber(field, value, 0, kMost, spec.rank);
   } else if (field == "kind") {
     return SetKind(value, spec);
   } else {
     return UsageError(
-        "fault: no field {}; expected kernel, module, iteration, occurrence, kind, output or bit", field);
+        "fault: no field {}; expected kernel, module, iteration, occurrence, kind, output, bit or rank",
+        field);
   }
   return {};
 }
@@ -84,6 +87,13 @@ Status CheckFits(const FaultSpec& spec) {
     return UsageError("fault: kind=chain-order has no meaning for {}; it has for {}", kernel->name,
                       NamesOf(fitting));
   }
+  if (spec.kind == FaultKind::kMpiSum && kernel->name != "sum.tree") {
+    return UsageError("fault: kind=mpi-sum has no meaning for {}; it has for sum.tree", kernel->name);
+  }
+  if (spec.kind == FaultKind::kMpiSum && spec.rank >= 0) {
+    return UsageError("fault: kind=mpi-sum with rank={}; all ranks have to take part, leave rank out",
+                      spec.rank);
+  }
   if (spec.kind == FaultKind::kStale && spec.iteration < 2) {
     return UsageError("fault: kind=stale repeats the iteration before; expected iteration=2 or later");
   }
@@ -93,7 +103,7 @@ Status CheckFits(const FaultSpec& spec) {
 }  // namespace
 
 std::string_view NameOf(FaultKind kind) {
-  constexpr std::string_view kNames[] = {"chain-order", "bit-flip", "stale", "jitter"};
+  constexpr std::string_view kNames[] = {"chain-order", "bit-flip", "stale", "jitter", "mpi-sum"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -103,6 +113,7 @@ std::string FaultSpec::ToString() const {
   text += fmt::format(",iteration={},occurrence={},kind={}", iteration, occurrence, NameOf(kind));
   if (!output.empty()) text += ",output=" + output;
   if (kind == FaultKind::kBitFlip) text += fmt::format(",bit={}", bit);
+  if (rank >= 0) text += fmt::format(",rank={}", rank);
   return text;
 }
 

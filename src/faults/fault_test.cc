@@ -11,6 +11,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/problem_memory.h"
 #include "kernels/registry.h"
+#include "kernels/sum/sum.h"
 
 namespace samestep {
 namespace {
@@ -44,6 +45,19 @@ TEST(FaultSpecTest, ReadsEveryField) {
   EXPECT_EQ(spec.output, "dst");
   EXPECT_EQ(spec.bit, 30);
   EXPECT_EQ(Parsed(spec.ToString()).ToString(), spec.ToString());
+}
+
+TEST(FaultSpecTest, StrikesOneRankOrAll) {
+  const FaultSpec all = Parsed("kernel=sum.tree,module=model.norm.weight,iteration=3,kind=mpi-sum");
+  EXPECT_EQ(all.kind, FaultKind::kMpiSum);
+  EXPECT_TRUE(all.StrikesRank(0) && all.StrikesRank(5));
+  const FaultSpec one = Parsed("kernel=adamw,iteration=3,kind=bit-flip,rank=1");
+  EXPECT_TRUE(one.StrikesRank(1));
+  EXPECT_FALSE(one.StrikesRank(0) || one.StrikesRank(2));
+  EXPECT_EQ(Parsed(one.ToString()).rank, 1);
+  EXPECT_THAT(Refusal("kernel=adamw,iteration=3,kind=bit-flip,rank=-1"), HasSubstr("rank=-1"));
+  EXPECT_THAT(Refusal("kernel=sum.add,iteration=3,kind=mpi-sum"), HasSubstr("it has for sum.tree"));
+  EXPECT_THAT(Refusal("kernel=sum.tree,iteration=3,kind=mpi-sum,rank=1"), HasSubstr("leave rank out"));
 }
 
 TEST(FaultSpecTest, RefusesWhatCannotBePlanted) {
@@ -200,6 +214,19 @@ TEST(FaultInjectorTest, JitterChangesOneElementSomewhere) {
     EXPECT_EQ(injector.elements_changed(), 1);
   }
   EXPECT_GT(outcomes.size(), 1u);  // fails once in 32^19 times
+}
+
+TEST(FaultInjectorTest, MpiSumSaysThatOneProcessHasNoneToSumWith) {
+  testing::internal::CaptureStderr();
+  Tensor parts = Tensor::Zeros({2, 3}), sum = Tensor::Empty({3});
+  {
+    FaultInjector injector(Parsed("kernel=sum.tree,iteration=1,kind=mpi-sum"));
+    BeginIteration(1);
+    SumTree(parts.view(), sum.view());
+    EXPECT_FALSE(injector.struck());
+  }
+  EXPECT_EQ(sum.f32()[2], 0);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot strike: kind=mpi-sum needs"));
 }
 
 TEST(FaultInjectorTest, SaysWhatItDoes) {

@@ -67,6 +67,9 @@ class Communicator {
   // transfers between the same two ranks that may be begun in another order on the two sides.
   virtual Pending Start(std::span<const Transfer> sends, std::span<const Transfer> receives, int tag) = 0;
 
+  // Lets what was started go on; called now and then by who computes meanwhile.
+  virtual void Advance() {}
+
   // In place, on every rank: the sum modulo 2^64, the greatest.
   virtual void SumIntegers(std::span<uint64_t> values) = 0;
   virtual void MaxIntegers(std::span<uint64_t> values) = 0;

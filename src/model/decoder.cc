@@ -180,6 +180,7 @@ void Decoder::Backward(Chunk& chunk, const MicroBatch& batch, int64_t number, bo
     if (last_batch) {
       for (Parameter* p : block.parameters()) reducer_.Start(*p);
     }
+    grid_->data().Advance();  // gradients travel while the next block computes
   }
   if (!chunk.first) {
     slot.sent_diff = Send(chunk.number - 1, true, diff);

@@ -122,8 +122,9 @@ class TraceComparer {
   Status FindUnrecorded(const Side& side) {
     SAMESTEP_ASSIGN_OR_RETURN(const TraceRank first,
                               TraceRank::Open(side.folder, side.listing.present.front(), side.listing.ranks));
-    SAMESTEP_ASSIGN_OR_RETURN(const Selection recorded,
-                              Selection::Parse(first.header().recorded_ranks, side.folder));
+    const Result<Selection> parsed = Selection::Parse(first.header().recorded_ranks, side.folder);
+    if (!parsed.ok()) return InvalidError("{}", parsed.status().message());
+    const Selection& recorded = *parsed;
     std::vector<int32_t> left_out;
     for (int32_t rank = 0; rank < side.listing.ranks; ++rank) {
       const auto& present = side.listing.present;

@@ -29,8 +29,9 @@ struct Plant {
   bool everywhere_after = true;  // what is computed from it differs, too
 };
 
-// A decoder of two layers, each a norm with a gain, a column-parallel and a row-parallel linear with a bias,
-// over 8 samples in two data lanes. Contents are made up; how parts are cut, reduced and held is real.
+// A decoder of two layers, each a norm with a gain, a fused projection, a column-parallel and a row-parallel
+// linear with a bias, and an output head, over 8 samples in two data lanes. Contents are made up; how parts
+// are cut, reduced and held is real.
 class LayoutProgram {
  public:
   LayoutProgram(const Cut& cut, const Plant& plant, int iteration = 1, int layers = 2)
@@ -48,7 +49,7 @@ class LayoutProgram {
   const std::vector<Recorded>& events_of(int rank) const { return ranks_[static_cast<size_t>(rank)].events; }
 
  private:
-  static constexpr int64_t kN = 8, kS = 4, kH = 4, kI = 8;
+  static constexpr int64_t kN = 8, kS = 4, kH = 4, kI = 8, kQ = 12, kV = 6;
   static constexpr int kLanes = 2;
 
   struct Rank {
@@ -178,6 +179,7 @@ class LayoutProgram {
     const int64_t own = kN / cut_.data;
     for (int mb = 0; mb < own / cut_.micro_batch; ++mb) {
       for (int l = 0; l < layers_; ++l) Forward(l, mb);
+      Head(mb);
       for (int l = layers_; l-- > 0;) Backward(l, mb);
     }
     for (int l = 0; l < layers_; ++l) Update(l);
@@ -257,6 +259,18 @@ class LayoutProgram {
             Own("dst", true, name("norm"), d, t, mb)});
     });
     Stage(l, [&](int r, int d, int t) {
+      // One call, or one for each of q, k and v.
+      const int parts = cut_.tensor == 1 ? 1 : 3;
+      const int64_t width = kQ / parts, n = width / cut_.tensor;
+      for (int i = 0; i < parts; ++i) {
+        const int64_t at = i * width + t * n;
+        Emit(r, Phase::kForward, mb, m + ".c_attn", "linear.forward",
+             {All("src", name("norm"), d, mb),
+              {"weights", false, name("c_attn.weight"), {kQ, kH}, {at, 0}, {n, kH}},
+              Act("dst", true, name("qkv"), d, mb, 0, kS, kQ, at, n)});
+      }
+    });
+    Stage(l, [&](int r, int d, int t) {
       Emit(r, Phase::kForward, mb, m + ".up", "linear.forward",
            {All("src", name("norm"), d, mb), UpWeights("weights", name("up.weight"), t),
             Columns("dst", true, name("up"), d, t, mb)});
@@ -276,11 +290,86 @@ class LayoutProgram {
     });
   }
 
+  Arg Tokens(const std::string& role, bool output, const std::string& tensor, int d, int mb, int64_t token,
+             int64_t tokens) const {
+    const int64_t first = d * (kN / cut_.data) + mb * cut_.micro_batch;
+    return {role, output, tensor, {kN, kS}, {first, token}, {cut_.micro_batch, tokens}};
+  }
+
+  // One block of tokens; two on tensor ranks.
+  void Losses(int r, int d, int t, int mb, int64_t token, int64_t tokens) {
+    const int64_t n = kV / cut_.tensor;
+    const auto logits = [&](const char* role, bool output, const char* tensor) {
+      return Act(role, output, tensor, d, mb, token, tokens, kV, t * n, n);
+    };
+    const auto row = [&](const char* role, bool output) {
+      return Tokens(role, output, fmt::format("lm_head.{}", role), d, mb, token, tokens);
+    };
+    // What tensor ranks say to each other: rows without a place in the batch.
+    const auto local = [&](const char* role, bool output) {
+      const int64_t rows = cut_.micro_batch * tokens;
+      Arg arg{role, output, fmt::format("{}.{}.{}.{}", role, r, mb, token), {rows}, {0}, {rows}};
+      arg.received = true;
+      return arg;
+    };
+    Arg x = Act("src", false, fmt::format("x{}", layers_), d, mb, token, tokens, kH, 0, kH);
+    x.received = cut_.tensor > 1;
+    const Arg weights{"weights", false, "lm_head.weight", {kV, kH}, {t * n, 0}, {n, kH}};
+    Emit(r, Phase::kForward, mb, "lm_head", "linear.forward", {x, weights, logits("dst", true, "logits")});
+    if (cut_.tensor == 1) {
+      Emit(r, Phase::kForward, mb, "lm_head", "cross_entropy",
+           {logits("logits", false, "logits"), row("targets", false), logits("logits", true, "dlogits"),
+            row("loss", true), row("row_max", true), row("row_sum", true)});
+    } else {
+      Emit(r, Phase::kForward, mb, "lm_head", "cross_entropy.max",
+           {logits("logits", false, "logits"), local("local_max", true)});
+      Emit(r, Phase::kForward, mb, "lm_head", "cross_entropy.sum",
+           {logits("logits", false, "logits"), row("targets", false), local("maxima", false),
+            logits("logits", true, "exponentials"), row("row_max", true), local("lane_sum", true)});
+      Emit(r, Phase::kForward, mb, "lm_head", "cross_entropy.loss",
+           {logits("logits", false, "exponentials"), row("targets", false), row("row_max", false),
+            local("lane_sums", false), logits("logits", true, "dlogits"), row("loss", true),
+            row("row_sum", true)});
+    }
+    Arg diff = Act("diff_src", true, fmt::format("dx{}", layers_), d, mb, token, tokens, kH, 0, kH);
+    if (cut_.tensor > 1) {
+      diff.tensor += fmt::format(".partial{}", t);
+      diff.begin = t;
+      diff.end = t + 1;
+      diff.count = cut_.tensor;
+    }
+    Arg weights0 = weights;
+    weights0.role = "weights0";
+    Emit(r, Phase::kBackward, mb, "lm_head", "linear.backward_data",
+         {logits("diff_dst0", false, "dlogits"), weights0, diff});
+  }
+
+  void Head(int mb) {
+    const int64_t tokens = cut_.tensor > 1 ? kS / 2 : kS;
+    Stage(layers_ - 1, [&](int r, int d, int t) {
+      for (int64_t token = 0; token < kS; token += tokens) Losses(r, d, t, mb, token, tokens);
+      if (cut_.tensor == 1) return;
+      const int64_t own = kS / cut_.tensor, first = d * (kN / cut_.data) + mb * cut_.micro_batch;
+      const std::string dx = fmt::format("dx{}", layers_);
+      const Arg stack{"src",
+                      false,
+                      dx + ".stack",
+                      {cut_.tensor, kN, kS, kH},
+                      {0, first, t * own, 0},
+                      {cut_.tensor, cut_.micro_batch, own, kH},
+                      0,
+                      cut_.tensor,
+                      cut_.tensor,
+                      true};
+      Emit(r, Phase::kBackward, mb, "lm_head", "sum.tree", {stack, Own("dst", true, dx, d, t, mb)});
+    });
+  }
+
   void Backward(int l, int mb) {
     const std::string m = fmt::format("layers.{}", l), dx = fmt::format("dx{}", l + 1);
     const auto name = [&](const char* of) { return fmt::format("{}.{}", m, of); };
     Stage(l, [&](int r, int d, int t) {
-      Arg diff = All("diff_dst0", l + 1 == layers_ ? fmt::format("x{}", layers_) : dx, d, mb);
+      const Arg diff = All("diff_dst0", dx, d, mb);
       const int64_t n = kI / cut_.tensor;
       Emit(r, Phase::kBackward, mb, m, "linear.backward_data",
            {diff,
@@ -386,9 +475,9 @@ class LayoutProgram {
 
 // Two iterations; the fault is in the second.
 inline void WriteTraces(const Folder& folder, const Cut& cut, const Plant& plant = {},
-                        const std::string& recorded = "all") {
+                        const std::string& recorded = "all", int layers = 2) {
   const Selection selection = *Selection::Parse(recorded, "");
-  const LayoutProgram programs[] = {LayoutProgram(cut, {}, 1), LayoutProgram(cut, plant, 2)};
+  const LayoutProgram programs[] = {LayoutProgram(cut, {}, 1, layers), LayoutProgram(cut, plant, 2, layers)};
   for (int rank = 0; rank < cut.ranks(); ++rank) {
     if (!selection.Has(rank)) continue;
     TraceHeader header = Header(cut.micro_batch);

@@ -369,8 +369,17 @@ class LogicalComparer {
   // Of a call that one layout splits: what of it can be at fault.
   void NameKernels(const LogicalCall& a, const LogicalCall& b, const Summary& summary, Finding* finding) {
     std::vector<std::string> kernels = a.kernels;
+    const bool common = std::find_first_of(a.kernels.begin(), a.kernels.end(), b.kernels.begin(),
+                                           b.kernels.end()) != a.kernels.end();
+    if (!common) {  // one kernel is split into others
+      const bool split_a = a.kernels.size() > 1;
+      if (split_a) kernels = b.kernels;
+      finding->detail += fmt::format("{} has it as {}; ", split_a ? 'A' : 'B',
+                                     fmt::join(split_a ? a.kernels : b.kernels, ", "));
+    }
     for (const std::string& kernel : b.kernels) {
-      if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end()) kernels.push_back(kernel);
+      if (common && std::find(kernels.begin(), kernels.end(), kernel) == kernels.end())
+        kernels.push_back(kernel);
     }
     if (summary.partial_differs) kernels.resize(1);
     if (summary.partial_agrees && !summary.partial_differs && kernels.size() > 1)

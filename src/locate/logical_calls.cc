@@ -14,6 +14,8 @@ struct SplitKernel {
 constexpr std::array<SplitKernel, 3> kSplitKernels = {{{"cross_entropy.max", "cross_entropy"},
                                                        {"cross_entropy.sum", "cross_entropy"},
                                                        {"cross_entropy.loss", "cross_entropy"}}};
+// The arguments of these that the whole kernel has, too; others are what they say to each other.
+constexpr std::array<std::string_view, 5> kSharedRoles = {"logits", "targets", "loss", "row_max", "row_sum"};
 // Kernels whose outputs may be partial sums over tensor lanes, which sums in the same module complete.
 constexpr std::array<std::string_view, 2> kReduced = {"linear.forward", "linear.backward_data"};
 constexpr std::array<std::string_view, 2> kReductions = {"sum.tree", "sum.bias"};
@@ -119,37 +121,61 @@ LogicalCalls::LogicalCalls(const std::vector<const Segment*>& segments, const st
   for (size_t s = 0; s < segments.size(); ++s) Add(s, merged, names);
 }
 
+// What a definition says of all events that have it, found once.
+struct LogicalCalls::Known {
+  int name = -1;  // none: a roll-up, or a sum that completes a linear
+  bool reduction = false, reduced = false, split = false;
+  std::string place;  // of a linear and its reduction
+  std::vector<bool> updated, dropped;
+  std::vector<SlotKey> slots;
+};
+
+LogicalCalls::Known LogicalCalls::KnownOf(const Site& site, NameTable* names) {
+  Known known;
+  known.reduction = site.phase != Phase::kReduce && IsOneOf(site.name, kReductions);
+  known.reduced = IsOneOf(site.name, kReduced);
+  known.split = WholeKernel(site.name) != site.name;
+  if (known.reduction || known.reduced) known.place = PlaceOfReduction(site);
+  for (const TensorSite& tensor : site.tensors) {
+    known.updated.push_back(IsUpdated(site, tensor));
+    // Which lanes a gradient's reduction stands for, those of data or of tokens, its site does not say.
+    known.dropped.push_back(
+        IsRankLocal(site, tensor) || (known.split && !IsOneOf(tensor.role, kSharedRoles)) ||
+        (site.phase == Phase::kReduce && site.name == "sum.tree" && tensor.output && IsPartial(tensor)));
+    known.slots.push_back(SlotOf(tensor, tensor.role));
+  }
+  if (IsRollUp(site)) return known;
+  const std::string name = fmt::format("{}\n{}\n{}\n{}", static_cast<int>(site.kind),
+                                       static_cast<int>(site.phase), site.module, WholeKernel(site.name));
+  known.name = names->try_emplace(name, static_cast<int>(names->size())).first->second;
+  return known;
+}
+
 void LogicalCalls::Add(size_t s, const std::set<int>& merged, NameTable* names) {
   const Segment& segment = *segments_[s];
   const std::vector<int64_t> occurrences = OccurrencesOf(segment);
-  std::unordered_map<const Definition*, int> ids;
+  std::unordered_map<const Definition*, Known> definitions;
   std::unordered_map<std::string, std::pair<CallKey, std::string>> reducible;  // and the role of its output
+  all_parts_[s].reserve(segment.slots.size());
+  keys_[s].assign(segment.events.size(), {-1, 0});
   for (size_t e = 0; e < segment.events.size(); ++e) {
     const Site& site = segment.site(e);
+    const auto [at, is_first] = definitions.try_emplace(&segment.definition(e));
+    if (is_first) at->second = KnownOf(site, names);
+    const Known& known = at->second;
     for (size_t i = 0; i < site.tensors.size(); ++i) {
       all_parts_[s].push_back({&site.tensors[i], &site, segment.slot(e, i), s, static_cast<uint32_t>(e),
-                               static_cast<uint32_t>(i), IsUpdated(site, site.tensors[i])});
+                               static_cast<uint32_t>(i), known.updated[i]});
     }
-    keys_[s].push_back({-1, 0});
-    if (IsRollUp(site)) continue;
-    CallKey key;
+    if (known.name < 0) continue;
+    CallKey key{known.name, merged.contains(known.name) ? 0 : occurrences[e]};
     std::string role;  // under which a reduction's output counts
-    if (site.phase != Phase::kReduce && IsOneOf(site.name, kReductions)) {
-      const auto last = reducible.find(PlaceOfReduction(site));
+    if (known.reduction) {
+      const auto last = reducible.find(known.place);
       if (last != reducible.end()) std::tie(key, role) = last->second;
     }
-    if (role.empty()) {
-      const auto [id, is_new] = ids.try_emplace(&segment.definition(e));
-      if (is_new) {
-        const std::string name =
-            fmt::format("{}\n{}\n{}\n{}", static_cast<int>(site.kind), static_cast<int>(site.phase),
-                        site.module, WholeKernel(site.name));
-        id->second = names->try_emplace(name, static_cast<int>(names->size())).first->second;
-      }
-      key = {id->second, merged.contains(id->second) ? 0 : occurrences[e]};
-      if (IsOneOf(site.name, kReduced)) reducible[PlaceOfReduction(site)] = {key, OutputRole(site)};
-    }
-    keys_[s].back() = key;
+    if (known.reduced) reducible[known.place] = {key, OutputRole(site)};
+    keys_[s][e] = key;
     const auto [it, is_new] = calls_.try_emplace(key);
     LogicalCall& call = it->second;
     if (is_new) {
@@ -164,51 +190,47 @@ void LogicalCalls::Add(size_t s, const std::set<int>& merged, NameTable* names) 
     for (size_t i = 0; i < site.attributes.size(); ++i) {
       if (site.attributes[i].is_float) call.floats[site.attributes[i].name].insert(segment.value(e, i));
     }
-    AddTensors(s, e, role, &call);
+    AddTensors(s, e, known, role, &call);
   }
 }
 
 // `role`: of a reduction, the role of the output that it completes.
-void LogicalCalls::AddTensors(size_t s, size_t e, const std::string& role, LogicalCall* call) {
+void LogicalCalls::AddTensors(size_t s, size_t e, const Known& known, const std::string& role,
+                              LogicalCall* call) {
   const Segment& segment = *segments_[s];
   const Site& site = segment.site(e);
-  const bool completes = !role.empty(), split = WholeKernel(site.name) != site.name;
+  const bool completes = !role.empty();
   for (size_t i = 0; i < site.tensors.size(); ++i) {
+    if (known.dropped[i]) continue;
     const TensorSite& tensor = site.tensors[i];
-    if (IsRankLocal(site, tensor)) continue;
-    // Which lanes a reduction's result stands for, those of data or of tokens, its site does not say.
-    if (site.phase == Phase::kReduce && site.name == "sum.tree" && tensor.output && IsPartial(tensor))
-      continue;
-    const Part& part = all_parts_[s][segment.events[e].first_slot + i];
-    const SlotKey slot = SlotOf(tensor, completes && tensor.output ? role : tensor.role);
     // What the calls of one logical call pass on to each other is its own business.
     if (!tensor.output && completes && tensor.role != "bias") continue;
-    std::vector<Part>& parts = call->slots[slot];
-    const auto earlier = [&](const std::vector<Part>& all, bool replace) {
-      for (auto it = all.rbegin(); it != all.rend(); ++it) {
-        if (it->segment != s) break;
-        if (it->event_site->name == site.name || it->event_site->micro_batch != site.micro_batch) continue;
-        if (!replace || BoxOf(*it->site) == BoxOf(tensor)) return static_cast<int64_t>(it - all.rbegin());
-      }
-      return int64_t{-1};
-    };
-    if (split || completes) {
-      if (tensor.output) {
-        if (const int64_t back = earlier(parts, true); back >= 0) {
-          parts[parts.size() - 1 - static_cast<size_t>(back)] = part;
-          continue;
-        }
-      } else {
-        const auto written = call->slots.find({true, slot.partial, slot.name});
-        if (earlier(parts, true) >= 0 ||
-            (written != call->slots.end() && earlier(written->second, true) >= 0)) {
-          continue;
-        }
-      }
-    }
-    parts.push_back(part);
+    const Part& part = all_parts_[s][segment.events[e].first_slot + i];
+    const SlotKey slot = completes && tensor.output ? SlotOf(tensor, role) : known.slots[i];
+    if ((known.split || completes) && Supersedes(part, slot, call)) continue;
+    call->slots[slot].push_back(part);
   }
-  std::erase_if(call->slots, [](const auto& slot) { return slot.second.empty(); });
+}
+
+// Of the calls that are one, the last that writes a box says what it is, and the first that reads it.
+bool LogicalCalls::Supersedes(const Part& part, const SlotKey& slot, LogicalCall* call) {
+  const auto earlier = [&](const SlotKey& in) -> Part* {
+    const auto found = call->slots.find(in);
+    if (found == call->slots.end()) return nullptr;
+    for (auto it = found->second.rbegin(); it != found->second.rend() && it->segment == part.segment; ++it) {
+      if (it->event_site->name != part.event_site->name &&
+          it->event_site->micro_batch == part.event_site->micro_batch &&
+          BoxOf(*it->site) == BoxOf(*part.site))
+        return &*it;
+    }
+    return nullptr;
+  };
+  Part* before = earlier(slot);
+  if (slot.output) {
+    if (before != nullptr) *before = part;
+    return before != nullptr;
+  }
+  return before != nullptr || earlier({true, slot.partial, slot.name}) != nullptr;
 }
 
 const Part* LogicalCalls::MakerOf(const Part& part) const {

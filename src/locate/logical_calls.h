@@ -90,8 +90,12 @@ class LogicalCalls {
   std::vector<CallKey> InOrder() const;
 
  private:
+  struct Known;
   void Add(size_t segment, const std::set<int>& merged, NameTable* names);
-  void AddTensors(size_t segment, size_t event, const std::string& role, LogicalCall* call);
+  static Known KnownOf(const Site& site, NameTable* names);
+  void AddTensors(size_t segment, size_t event, const Known& known, const std::string& role,
+                  LogicalCall* call);
+  static bool Supersedes(const Part& part, const SlotKey& slot, LogicalCall* call);
   std::vector<const Segment*> segments_;
   std::map<CallKey, LogicalCall> calls_;
   std::vector<std::vector<CallKey>> keys_;    // of each event of each segment; name -1: none

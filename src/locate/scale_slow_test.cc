@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 
 #include "locate/compare.h"
 #include "locate/describe.h"
+#include "locate/layouts_test.h"
 #include "trace/toy_test.h"
 
 namespace samestep {
@@ -49,6 +51,23 @@ TEST(Scale, EightHundredIterationsInTwoSeconds) {
       }
     }
   }
+}
+
+TEST(Scale, EightRanksOfTwoThousandCallsInASecond) {
+  toy::Folder one, eight;
+  const toy::Cut cut{.data = 2, .tensor = 2, .pipeline = 2, .micro_batch = 1};
+  toy::WriteTraces(one, {.micro_batch = 1}, {}, "all", 90);
+  toy::WriteTraces(eight, cut, {}, "all", 90);
+  EXPECT_GT(toy::LayoutProgram(cut, {}, 1, 90).events(0), 2000u);
+  Result<Comparison> comparison = UsageError("not run");
+  // Of the processor, since the machine may be busy.
+  const std::clock_t begin = std::clock();
+  comparison = CompareTraces(one.path(), eight.path(), {});
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  ASSERT_TRUE(comparison.ok());
+  EXPECT_EQ(comparison->ExitCode(), 0) << DescribeText(*comparison);
+  EXPECT_LT(seconds, 2);  // of two iterations
+  fmt::print("{:.3f} s\n{}\n", seconds, DescribeText(*comparison));
 }
 
 }  // namespace

@@ -148,6 +148,19 @@ TEST(Stream, SelectsIterationsAndRanks) {
   Environment environment({{"SAMESTEP_TRACE", other.path()}, {"SAMESTEP_RANKS", "3"}});
   Program().Run();
   EXPECT_TRUE(other.names().empty());
+  Program third;
+  third.header.rank = 3;
+  third.header.ranks = 8;
+  third.Run();
+  const auto recorded = TraceRank::Open(other.path(), 3, 8);
+  ASSERT_TRUE(recorded.ok());
+  EXPECT_EQ(recorded->header().recorded_ranks, "3");
+  // A header of before that was written says nothing of it.
+  std::string json = recorded->header().ToJson();
+  const std::string field = "\"recorded_ranks\":\"3\",";
+  ASSERT_NE(json.find(field), std::string::npos) << json;
+  json.erase(json.find(field), field.size());
+  EXPECT_EQ(TraceHeader::FromJson(json)->recorded_ranks, "all");
 }
 
 TEST(Stream, BadVariablesAreNamed) {

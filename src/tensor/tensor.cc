@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,10 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 std::atomic<bool> poison{false};
+
+thread_local int64_t bytes_alive = 0, bytes_peak = 0;
+
+size_t AlignmentOf(size_t used) { return used >= kHugePage ? kHugePage : kAlignment; }
 
 Shape RowMajorStrides(const Shape& shape) {
   Shape strides = shape;
@@ -121,14 +126,25 @@ TensorView ViewOf(void* data, const Shape& shape, DType dtype) {
   return view;
 }
 
-void Tensor::Free::operator()(void* p) const { std::free(p); }
+void Tensor::Free::operator()(void* p) const {
+  bytes_alive -= static_cast<int64_t>(bytes);
+  std::free(p);
+}
+
+size_t AllocatedBytes(size_t used) {
+  const size_t alignment = AlignmentOf(used);
+  return (used + alignment) / alignment * alignment;
+}
+
+int64_t TensorBytesAlive() { return bytes_alive; }
+int64_t TensorBytesPeak() { return bytes_peak; }
+void ResetTensorBytesPeak() { bytes_peak = bytes_alive; }
 
 Tensor Tensor::Empty(const Shape& shape, DType dtype) {
   Tensor tensor;
   tensor.view_ = ViewOf(nullptr, shape, dtype);
   const size_t used = tensor.bytes();
-  const size_t alignment = used >= kHugePage ? kHugePage : kAlignment;
-  const size_t allocated = (used + alignment) / alignment * alignment;
+  const size_t alignment = AlignmentOf(used), allocated = AllocatedBytes(used);
   void* memory = std::aligned_alloc(alignment, allocated);
   if (memory == nullptr) {
     throw OutOfMemory(fmt::format(
@@ -138,7 +154,9 @@ Tensor Tensor::Empty(const Shape& shape, DType dtype) {
   }
   if (alignment == kHugePage) ::madvise(memory, allocated, MADV_HUGEPAGE);
   if (poison) std::memset(memory, 0xFF, used);  // NaN in every float type
-  tensor.memory_.reset(memory);
+  bytes_alive += static_cast<int64_t>(allocated);
+  bytes_peak = std::max(bytes_peak, bytes_alive);
+  tensor.memory_ = {memory, Free(allocated)};
   tensor.view_.data = memory;
   return tensor;
 }

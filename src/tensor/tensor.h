@@ -103,11 +103,23 @@ class Tensor {
 
  private:
   struct Free {
+    Free() : bytes(0) {}
+    explicit Free(size_t n) : bytes(n) {}
+    size_t bytes;
     void operator()(void* p) const;
   };
   std::unique_ptr<void, Free> memory_;
   TensorView view_;
 };
+
+// What a tensor of so many bytes takes from the system: whole cache lines, large ones whole huge pages.
+size_t AllocatedBytes(size_t used);
+
+// Memory of the tensors that the calling thread has made, less that of those it has destroyed: now, and the
+// most since the thread began or ResetTensorBytesPeak. Tests hold it against the plan.
+int64_t TensorBytesAlive();
+int64_t TensorBytesPeak();
+void ResetTensorBytesPeak();
 
 // Test mode: memory of Tensor::Empty is filled with signalling patterns, so that a read of what was never
 // written shows in the digest. Off by default; `--poison` of the command line and tests turn it on.

@@ -9,8 +9,8 @@
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "kernels/exact_sum/exact_sum.h"
-#include "train/from_recipe.h"
-#include "train/memory.h"
+#include "model/decoder.h"
+#include "plan/from_recipe.h"
 
 namespace samestep {
 namespace {
@@ -63,17 +63,14 @@ Result<double> Gradients(const GradientsArguments& a) {
     }
   }
   SAMESTEP_ASSIGN_OR_RETURN(const Recipe recipe, LoadRecipe(a.recipe, a.set));
-  const TrainerConfig trainer = TrainerConfigOf(recipe);
-  const DecoderConfig& config = trainer.model;
+  const DecoderConfig config = DecoderConfigOf(recipe);
   SAMESTEP_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, ReadTokens(a.tokens, config));
   const int64_t s = config.sequence, samples = static_cast<int64_t>(tokens.size()) / (s + 1);
   if (samples % config.data_lanes != 0) {
     return UsageError("{} samples do not divide into invariance.data_lanes = {}", samples, config.data_lanes);
   }
-  TrainerConfig sized = trainer;
-  sized.micro_batch = sized.global_batch = samples;
-  sized.schedule.steps = 0;  // no training data are opened
-  SAMESTEP_RETURN_IF_ERROR(CheckMemory(sized));
+  SAMESTEP_RETURN_IF_ERROR(
+      CheckMemory({.model = config, .layout = {}, .global_batch = samples, .micro_batch = samples}, 1));
   Decoder model(config, samples);
   SAMESTEP_RETURN_IF_ERROR(ImportWeights(a.weights, config, model.parameters()));
   Tensor inputs = Tensor::Empty({samples, s}, DType::kI32),

@@ -162,6 +162,7 @@ int TrainInWorld(const TrainArguments& a, const World& world, const Output& out)
   RunOptions options;
   options.recipe = *recipe;
   options.group = &world.group();
+  options.ranks_on_this_machine = world.ranks_on_this_machine();
   options.mixed_programs = a.mixed_programs;
   options.folder = a.run;
   options.resume = a.resume;

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/parallel_for.h"
 #include "base/version.h"
 #include "comm/world.h"
 #include "data/sample_source.h"
 #include "train/from_recipe.h"
 #include "train/members.h"
-#include "train/memory.h"
 #include "train/metrics.h"
 #include "train/recorder.h"
 #include "train/state.h"
@@ -53,7 +53,8 @@ class RunLoop {
     Communicator& group = options_.group == nullptr ? *alone_ : *options_.group;
     const Layout layout = LayoutOf(options_.recipe);
     SAMESTEP_RETURN_IF_ERROR(CheckLayout(layout, LayoutWidthsOf(options_.recipe), group.size()));
-    if (group.size() == 1) SAMESTEP_RETURN_IF_ERROR(CheckMemory(TrainerConfigOf(options_.recipe)));
+    const PlanConfig plan = PlanConfigOf(options_.recipe, ThreadCount());
+    SAMESTEP_RETURN_IF_ERROR(Agree(group, CheckMemory(plan, options_.ranks_on_this_machine)));
     grid_.emplace(group, layout);
     return {};
   }

@@ -27,6 +27,7 @@ struct RunOptions {
   Recipe recipe;
   std::string folder;
   Communicator* group = nullptr;  // the ranks that train together; null: this process alone
+  int ranks_on_this_machine = 1;  // of the group
   bool mixed_programs = false;    // ranks may run different builds (of the same version)
   bool resume = false;
   std::string from;  // a checkpoint folder to resume from; empty: the newest

@@ -1,5 +1,8 @@
 #include "train/members.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/files.h"
 #include "fingerprint/digest.h"
 
@@ -25,6 +28,19 @@ std::vector<std::string> Unpack(const std::string& bytes) {
   return values;
 }
 
+std::string LineAt(const std::string& text, size_t begin) {
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+// What of two values to show: of texts of several lines the first that differs.
+std::pair<std::string, std::string> Shown(const std::string& a, const std::string& b) {
+  size_t line = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) {
+    if (a[i] == '\n') line = i + 1;
+  }
+  return {LineAt(a, line), LineAt(b, line)};
+}
+
 }  // namespace
 
 Status CompareFacts(Communicator& group, const std::vector<MemberFact>& facts) {
@@ -35,8 +51,9 @@ Status CompareFacts(Communicator& group, const std::vector<MemberFact>& facts) {
     const std::vector<std::string> values = Unpack(all[rank]);
     for (size_t i = 0; i < facts.size() && i < values.size() && i < first.size(); ++i) {
       if (values[i] == first[i]) continue;
+      const auto [theirs, ours] = Shown(values[i], first[i]);
       return UsageError("rank {} has another {} than rank 0: {} against {}; give every rank the same", rank,
-                        facts[i].name, values[i], first[i]);
+                        facts[i].name, theirs, ours);
     }
     return UsageError(
         "rank {} states {} facts about itself, rank 0 {}; give every rank the same program and recipe", rank,

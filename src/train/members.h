@@ -17,7 +17,8 @@ struct MemberFact {
   std::string name, value;
 };
 
-// kUsage on every rank, naming the first fact in which a rank differs from rank 0, and both values.
+// kUsage on every rank, naming the first fact in which a rank differs from rank 0, and both values (of texts
+// of several lines, the first line that differs).
 Status CompareFacts(Communicator& group, const std::vector<MemberFact>& facts);
 // XXH3-128 of the executable file of this process.
 std::string ProgramDigest();

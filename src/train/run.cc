@@ -31,7 +31,7 @@ class RunLoop {
     SAMESTEP_RETURN_IF_ERROR(MakeGrid());
     SAMESTEP_RETURN_IF_ERROR(Agree(world(), TakeFolder()));
     SAMESTEP_RETURN_IF_ERROR(Agree(world(), OpenData()));
-    SAMESTEP_RETURN_IF_ERROR(CompareMembers());
+    SAMESTEP_RETURN_IF_ERROR(CompareData());
     SAMESTEP_RETURN_IF_ERROR(MakeTrainer());
     SAMESTEP_RETURN_IF_ERROR(Agree(world(), OpenOutputs()));
     reporter_.OnStart(*trainer_, result_.resumed_at);
@@ -52,6 +52,8 @@ class RunLoop {
     }
     Communicator& group = options_.group == nullptr ? *alone_ : *options_.group;
     const Layout layout = LayoutOf(options_.recipe);
+    // First, since everything below relies on all ranks taking the same way.
+    SAMESTEP_RETURN_IF_ERROR(CompareMembers(group));
     SAMESTEP_RETURN_IF_ERROR(CheckLayout(layout, LayoutWidthsOf(options_.recipe), group.size()));
     const PlanConfig plan = PlanConfigOf(options_.recipe, ThreadCount());
     SAMESTEP_RETURN_IF_ERROR(Agree(group, CheckMemory(plan, options_.ranks_on_this_machine)));
@@ -87,16 +89,22 @@ class RunLoop {
     return {};
   }
 
-  // All ranks must be about to compute the same thing.
-  Status CompareMembers() const {
-    if (world().size() == 1) return {};
+  // All ranks must be about to compute the same thing, before anything is read or written.
+  Status CompareMembers(Communicator& group) const {
+    if (group.size() == 1) return {};
     std::vector<MemberFact> facts = {{"numerics profile", kNumericsProfile},
                                      {"version", kVersion},
-                                     {"recipe digest", identity_.recipe_digest},
-                                     {"layout and limits of the recipe", DigestOf(identity_.recipe).hex()},
-                                     {"data digest", identity_.data_digest}};
-    if (validation_) facts.push_back({"validation data digest", validation_->Digest().hex()});
+                                     {"recipe", CanonicalText(options_.recipe)},
+                                     {"run folder", options_.folder},
+                                     {"--stop-after", std::to_string(options_.stop_after)}};
     if (!options_.mixed_programs) facts.push_back({"program (--mixed-programs allows it)", ProgramDigest()});
+    return CompareFacts(group, facts);
+  }
+
+  Status CompareData() const {
+    if (world().size() == 1) return {};
+    std::vector<MemberFact> facts = {{"data digest", identity_.data_digest}};
+    if (validation_) facts.push_back({"validation data digest", validation_->Digest().hex()});
     return CompareFacts(world(), facts);
   }
 

@@ -22,7 +22,6 @@ Optimizer::Optimizer(ParameterSet& parameters, const OptimizerConfig& config, Pr
     first_moments_.push_back(owned ? Tensor::Zeros(p->owned_shard().local_shape()) : Tensor());
     second_moments_.push_back(owned ? Tensor::Zeros(p->owned_shard().local_shape()) : Tensor());
     fingerprints_.emplace_back();
-    replica_fingerprints_.emplace_back();
   }
 }
 
@@ -88,7 +87,6 @@ void Optimizer::Update(int64_t step, float learning_rate, double norm) {
     }
     if (grid_->data().size() > 1)
       moves.push_back(StartGatherRows(grid_->data(), p.weights.view(), kWeightsTag));
-    replica_fingerprints_[i] = p.replicated ? total : Fingerprint{};
     if (!Counts(p)) continue;
     sums[2 * i] = total.a;
     sums[2 * i + 1] = total.b;

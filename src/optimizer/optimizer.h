@@ -38,9 +38,6 @@ class Optimizer {
 
   // Of all parameters of the model, the same on every rank.
   const std::vector<Fingerprint>& fingerprints() const { return fingerprints_; }
-  // What this rank made of those that its tensor group holds as replicas (others: zero). Ranks of the group
-  // must agree.
-  const std::vector<Fingerprint>& replica_fingerprints() const { return replica_fingerprints_; }
   // The name of the first gradient of this rank that is not finite; empty if all are.
   std::string FirstNotFinite() const;
 
@@ -57,7 +54,7 @@ class Optimizer {
   OptimizerConfig config_;
   ProcessGrid* grid_;
   std::vector<Tensor> first_moments_, second_moments_;
-  std::vector<Fingerprint> fingerprints_, replica_fingerprints_;
+  std::vector<Fingerprint> fingerprints_;
 };
 
 }  // namespace samestep

@@ -136,15 +136,18 @@ Status Trainer::NotFinite(const StepReport& report) const {
       report.step, report.loss, report.norm, tensor.empty() ? "none (the loss itself)" : tensor);
 }
 
-Status Trainer::CheckReplicas(const TensorView& loss_state) const {
+// Read from memory again: what was computed along with an update says nothing about what became of it.
+Status Trainer::CheckReplicas(const TensorView& loss_state) {
   if (grid_->layout().tensor == 1) return {};
   ReplicaRecord record;
   record.Add("the token losses",
              DigestOf({reinterpret_cast<const char*>(loss_state.data), kExactSumWords * 8}));
   const std::vector<Parameter*>& order = model_.parameters().InOrder();
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i]->replicated && order[i]->owned())
-      record.Add(order[i]->name, optimizer_.replica_fingerprints()[i]);
+    if (!order[i]->replicated || !order[i]->owned()) continue;
+    record.Add(order[i]->name, FingerprintOf(order[i]->owned_weights()));
+    record.Add("first_moment." + order[i]->name, FingerprintOf(optimizer_.first_moments()[i].view()));
+    record.Add("second_moment." + order[i]->name, FingerprintOf(optimizer_.second_moments()[i].view()));
   }
   return CompareReplicas(*grid_, position_.step + 1, record);
 }

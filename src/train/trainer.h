@@ -80,7 +80,7 @@ class Trainer {
   void SumLosses(const TensorView& state) const;
   Status NotFinite(const StepReport& report) const;
   // That the ranks of a tensor group agree on what each has computed for itself.
-  Status CheckReplicas(const TensorView& loss_state) const;
+  Status CheckReplicas(const TensorView& loss_state);
   void ExtendDigest(const StepReport& report);
 
   TrainerConfig config_;

@@ -18,9 +18,12 @@ namespace samestep {
 namespace {
 
 volatile std::sig_atomic_t stop_requested = 0;
+volatile std::sig_atomic_t one_of_several = 0;
 
 void RequestStop(int) {
   stop_requested = 1;
+  // A launcher signals all ranks, also to end them when one has died: then there is no step to come.
+  if (one_of_several) return;
   constexpr char kMessage[] = "samestep: stopping after this step; again to end at once\n";
   if (::write(STDERR_FILENO, kMessage, sizeof kMessage - 1) < 0) return;  // nobody is listening
 }
@@ -29,7 +32,8 @@ void CatchStopSignals() {
   struct sigaction action = {};
   action.sa_handler = RequestStop;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends the program at once
-  for (int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+  // SIGUSR1 is what launchers pass on to their ranks; at the other two they end them.
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) ::sigaction(signal, &action, nullptr);
 }
 
 std::string HexOf(double value) { return fmt::format("{:016x}", std::bit_cast<uint64_t>(value)); }
@@ -106,7 +110,16 @@ int ThreadsOf(const TrainArguments& a, const World& world) {
 int TrainInWorld(const TrainArguments& a, const World& world, const Output& out);
 
 // The same command again as a child, without --restarts and with --resume.
-int RunSupervised(const TrainArguments& a, const Output& out) {
+int RunSupervised(const TrainArguments& a, const Output& all) {
+  const std::vector<LauncherView> launchers = LaunchersInEnvironment();
+  const bool started_by_launcher = !launchers.empty() && launchers.front().ranks > 1;
+  const Output out = started_by_launcher && launchers.front().rank > 0 ? all.Silent() : all;
+  if (started_by_launcher) {
+    return out.Error(UsageError(
+        "--restarts and --launch start the launcher themselves, but {} started this process as rank "
+        "{} of {}; use --launch \"mpirun -n {}\" instead",
+        launchers.front().name, launchers.front().rank, launchers.front().ranks, launchers.front().ranks));
+  }
   std::vector<std::string> command = CLI::detail::split_up(a.launch);
   const auto add = [&](const std::string& option, const std::string& value) {
     if (!value.empty() && value != "0") command.insert(command.end(), {option, value});
@@ -124,8 +137,10 @@ int RunSupervised(const TrainArguments& a, const Output& out) {
   if (a.mixed_programs) command.push_back("--mixed-programs");
   if (a.no_tensorboard) command.push_back("--no-tensorboard");
   if (out.json()) command.push_back("--json");
+  // A launcher ends its ranks upon SIGTERM; what it passes on to them is SIGUSR1.
+  const int stop_signal = a.launch.empty() ? SIGTERM : SIGUSR1;
   const Result<int> code =
-      Supervise(command, a.restarts, [&](const std::string& text) { out.Warning(text); });
+      Supervise(command, a.restarts, stop_signal, [&](const std::string& text) { out.Warning(text); });
   return code.ok() ? *code : out.Error(code.status());
 }
 
@@ -133,28 +148,30 @@ int RunTrain(const TrainArguments& a, const Output& all) {
   if (a.restarts > 0 || !a.launch.empty()) return RunSupervised(a, all);
   Result<World> world = World::Join();
   if (!world.ok()) return all.Error(world.status());
-  if (world->alone()) return TrainInWorld(a, *world, all);
+  one_of_several = world->alone() ? 0 : 1;
   // One of them speaks.
   const Output out = world->group().rank() == 0 ? all : all.Silent();
   int exit_code = 0;
   try {
     exit_code = TrainInWorld(a, *world, out);
   } catch (const std::exception& error) {  // the system's: memory
+    if (world->alone()) throw;
     EndAll(world->group(), IoError("{}", error.what()));
   }
   world->Leave();
   return exit_code;
 }
 
-int TrainInWorld(const TrainArguments& a, const World& world, const Output& out) {
+Result<Recipe> Prepare(const TrainArguments& a) {
   if (a.recipe.empty() && !a.resume) {  // --from alone begins a run of its own, so it needs a recipe, too
-    return out.Error(
-        UsageError("no recipe: name one (samestep train RECIPE --run FOLDER), or --resume a run"));
+    return UsageError("no recipe: name one (samestep train RECIPE --run FOLDER), or --resume a run");
   }
-  if (!a.simd.empty()) {
-    if (const Status status = ForceSimdTarget(a.simd); !status.ok()) return out.Error(status);
-  }
-  const Result<Recipe> recipe = RecipeOf(a);
+  if (!a.simd.empty()) SAMESTEP_RETURN_IF_ERROR(ForceSimdTarget(a.simd));
+  return RecipeOf(a);
+}
+
+int TrainInWorld(const TrainArguments& a, const World& world, const Output& out) {
+  const Result<Recipe> recipe = Prepare(a);
   if (const Status status = Agree(world.group(), recipe.status()); !status.ok()) return out.Error(status);
   SetSchedule({ThreadsOf(a, world), static_cast<uint64_t>(a.hostile)});
   SetPoisonEmptyTensors(a.poison);
@@ -226,7 +243,7 @@ const bool registered =
           "Example:\n  samestep train examples/quickstart.toml --run runs/a --threads 2\n"
           "  samestep train --run runs/a --resume\n"
           "  mpirun -n 4 samestep train recipe.toml --run runs/b --set layout.data=2 --set layout.tensor=2\n"
-          "SIGTERM and SIGINT save a checkpoint after the current step and exit with 0.");
+          "SIGTERM, SIGINT and SIGUSR1 save a checkpoint after the current step and exit with 0.");
       return [a](const Output& out) { return RunTrain(*a, out); };
     });
 

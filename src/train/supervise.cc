@@ -14,10 +14,13 @@ namespace {
 
 volatile std::sig_atomic_t child_to_signal = 0;
 volatile std::sig_atomic_t asked_to_stop = 0;
+volatile std::sig_atomic_t first_signal = SIGTERM;
 
+// Asked once, the child saves and ends; asked again, it ends.
 void PassOn(int signal) {
+  const int pass = asked_to_stop != 0 ? signal : first_signal;
   asked_to_stop = 1;
-  if (child_to_signal > 0) ::kill(child_to_signal, signal);
+  if (child_to_signal > 0) ::kill(child_to_signal, pass);
 }
 
 void CatchSignals() {
@@ -49,8 +52,9 @@ Result<int> RunOnce(const std::vector<std::string>& command) {
 
 }  // namespace
 
-Result<int> Supervise(const std::vector<std::string>& command, int restarts,
+Result<int> Supervise(const std::vector<std::string>& command, int restarts, int stop_signal,
                       const std::function<void(const std::string&)>& report) {
+  first_signal = stop_signal;
   CatchSignals();
   for (int left = restarts;; --left) {
     SAMESTEP_ASSIGN_OR_RETURN(const int code, RunOnce(command));

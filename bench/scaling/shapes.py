@@ -2,13 +2,14 @@
 src/model/ and src/plan/work.cc have them.
 
     layout = Layout(data=152, tensor=8, pipeline=2)
-    shard = Shard(MODELS["llama-7b"], layout, pipeline=0, tensor=0)
-    shard.parameters, shard.multiply_adds(chunk=0, tokens=4096)
+    shard = shard_of(MODELS["llama-7b"], layout, pipeline=0, tensor=0)
+    shard.parameters, shard.layer_multiply_adds(tokens=4096)
 
 tests/python/scaling_test.py compares the layouts, the layers of a chunk and the bytes sent with the C++ code.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class Model:
         return products + self.sequence * self.query_width
 
     def elements(self):
-        shards = Shard(self, Layout(), 0, 0)
-        return sum(p.rows * p.width for p in shards.parameters)
+        return sum(p.rows * p.width for p in shard_of(self, Layout(), 0, 0).parameters)
 
 
 MODELS = {
@@ -141,6 +141,11 @@ class Parameter:
     replicated: bool = False  # over tensor ranks
     sums: int = 1  # a tied weight that stands on one stage has two gradients
     layer: int = -1
+
+
+@lru_cache(maxsize=None)
+def shard_of(model, layout, pipeline, tensor):
+    return Shard(model, layout, pipeline, tensor)
 
 
 class Shard:

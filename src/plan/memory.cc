@@ -12,8 +12,9 @@
 namespace samestep {
 namespace {
 
-// Code, libraries (MPI's too), stacks and small tables. Measured: docs/guide/plan.md.
-constexpr int64_t kProgramBytes = int64_t{40} << 20;
+// Code, libraries, stacks and small tables; with several ranks those of MPI, too. Measured:
+// docs/guide/plan.md.
+constexpr int64_t kProgramBytes = int64_t{12} << 20, kMpiBytes = int64_t{12} << 20;
 
 // What a tensor of so many elements of four bytes takes.
 Count Allocated(Count elements) {
@@ -53,7 +54,7 @@ class MemoryPlanner {
     // train/trainer.cc: inputs and targets; exact sums of losses (two) and of the norm.
     Add(MemoryKind::kTokens, Allocated(Count(samples_) * c_.sequence) * 2 + ExactSum() * 3);
     AddKernels();
-    Add(MemoryKind::kProgram, kProgramBytes);
+    Add(MemoryKind::kProgram, kProgramBytes + (layout_.ranks() > 1 ? kMpiBytes : 0));
   }
 
  private:

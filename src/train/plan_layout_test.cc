@@ -201,5 +201,31 @@ TEST_F(PlanAndReality, EmbeddingRowsOfOneRankAlone) {
   EXPECT_GE(CheckAll(Config({.tied = true, .micro_batch = 4}), {2, 4}, LowTokens), 4);
 }
 
+// Negative control: the figures of another training are not those of this one.
+TEST_F(PlanAndReality, AnotherTrainingIsSeen) {
+  const TrainerConfig config = Config({.micro_batch = 2});
+  const Layout layout{.data = 2, .tensor = 2};
+  const Seen seen = Train(config, layout, LowTokens)[3];  // holds no row that is chosen
+  const auto lasting = [&](const TrainerConfig& c) {
+    const RankPlan plan = PlanRank(PlanOf(c, layout), PlaceOf(layout, 3));
+    return plan.TensorMemory().value() - plan.transient.value();
+  };
+  const auto sent = [&](const TrainerConfig& c) {
+    Count bytes;
+    for (const NetworkItem& item : PlanRank(PlanOf(c, layout), PlaceOf(layout, 3)).network) {
+      bytes += item.at_most ? Count() : item.bytes;
+    }
+    return bytes.value();
+  };
+  TrainerConfig other = config;
+  other.model.recompute_layers = true;
+  EXPECT_EQ(sent(config), seen.sent);
+  EXPECT_NE(sent(other), seen.sent);
+  EXPECT_NE(lasting(other), lasting(config));
+  other = config;
+  other.model.data_lanes = 16;  // one more level of the tree
+  EXPECT_NE(lasting(other), lasting(config));
+}
+
 }  // namespace
 }  // namespace samestep

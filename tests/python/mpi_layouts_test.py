@@ -21,7 +21,7 @@ def cases():
     for family, layouts in [("llama", LLAMA_LAYOUTS), ("gpt2", GPT2_LAYOUTS)]:
         for layout in layouts:
             yield pytest.param(family, layout, id=f"{family}-{'x'.join(map(str, layout))}")
-        for layout in SLOW_LAYOUTS:
+        for layout in [layout for layout in SLOW_LAYOUTS if layout not in layouts]:
             yield pytest.param(family, layout, id=f"{family}-{'x'.join(map(str, layout))}", marks=mpi.slow)
 
 

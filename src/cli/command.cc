@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/version.h"
+#include "comm/world.h"
 
 namespace samestep {
 namespace {
@@ -43,6 +44,13 @@ void Print(const std::string& text) {
 bool AsksForJson(int argc, char** argv) {
   return std::any_of(argv, argv + argc,
                      [](const char* argument) { return std::string_view(argument) == "--json"; });
+}
+
+// Of processes that a launcher started with the same wrong arguments, one says so.
+Output Speaker(bool json) {
+  const std::vector<LauncherView> launchers = LaunchersInEnvironment();
+  const bool speaks = launchers.empty() || launchers.front().rank == 0;
+  return speaks ? Output(json) : Output(json).Silent();
 }
 
 // Empty where the first argument is an option, a command or a group of commands.
@@ -119,14 +127,14 @@ int CliMain(int argc, char** argv) {
     sub->final_callback([run, &json, &exit_code] { exit_code = run(Output(json)); });
   }
   if (const std::string unknown = UnknownCommand(argc, argv); !unknown.empty()) {
-    return Output(AsksForJson(argc, argv)).Error(UsageError("{}", unknown));
+    return Speaker(AsksForJson(argc, argv)).Error(UsageError("{}", unknown));
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return Output(AsksForJson(argc, argv)).Error(UsageError("{}; --help lists the options", error.what()));
+    return Speaker(AsksForJson(argc, argv)).Error(UsageError("{}; --help lists the options", error.what()));
   } catch (const std::exception& error) {  // the system's: memory, output
     return Output(json).Error(IoError("{}", error.what()));
   }

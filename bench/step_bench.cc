@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "base/parallel_for.h"
 #include "comm/world.h"
 #include "fingerprint/fingerprint.h"
+#include "kernels/registry.h"
 #include "train/trainer.h"
 
 namespace samestep {
@@ -62,6 +64,29 @@ const std::map<std::string, TrainerConfig>& Models() {
   return models;
 }
 
+// Where the time of a step goes: by kernel, and between them (moves between ranks, allocation).
+class KernelClock : public CallObserver {
+ public:
+  void BeforeCall(const Call&) override { begin_ = Clock::now(); }
+  void AfterCall(const Call& call) override {
+    seconds_[call.kernel().name] += std::chrono::duration<double>(Clock::now() - begin_).count();
+  }
+  void Print(int64_t steps, double all_steps) const {
+    double in_kernels = 0;
+    for (const auto& [name, seconds] : seconds_) {
+      in_kernels += seconds;
+      fmt::print("  {:<28} {:8.4f} s a step\n", name, seconds / static_cast<double>(steps));
+    }
+    fmt::print("  {:<28} {:8.4f} s a step\n", "between kernels",
+               (all_steps - in_kernels) / static_cast<double>(steps));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_;
+  std::map<std::string, double> seconds_;
+};
+
 // "threads=2 steps=5 data=2 tensor=1 pipeline=1 chunks=1 lanes=2 micro_batch=1 batch=20": what is not given
 // is 1, the machine's, or the model's. `lanes`: data and tensor lanes that are promised.
 int64_t Option(int argc, char** argv, const std::string& name, int64_t fallback) {
@@ -77,7 +102,7 @@ int Main(int argc, char** argv) {
   if (model == Models().end()) {
     fmt::print(stderr,
                "usage: [mpirun -n N] step_bench MODEL [threads=T steps=S data=D tensor=T pipeline=P chunks=C "
-               "lanes=L micro_batch=M batch=B]; models:");
+               "lanes=L micro_batch=M batch=B profile=1]; models:");
     for (const auto& [name, config] : Models()) fmt::print(stderr, " {}", name);
     fmt::print(stderr, "\n");
     return 3;
@@ -111,8 +136,10 @@ int Main(int argc, char** argv) {
   trainer.Initialize();
   std::vector<double> seconds;
   uint64_t sent = 0;
+  KernelClock clock;
   for (int64_t i = 0; i <= steps; ++i) {  // the first warms up
     world->group().Barrier();
+    if (i == 1 && option("profile", 0) != 0) CallContext::Current().AddObserver(&clock);
     const uint64_t before = world->group().bytes_sent();
     const auto begin = std::chrono::steady_clock::now();
     SAMESTEP_CHECK(trainer.Step().ok());
@@ -131,6 +158,7 @@ int Main(int argc, char** argv) {
         "tokens, {} bytes sent a step by rank 0, digest {}\n",
         argv[1], layout.ToString(), ThreadCount(), median, seconds.front(), tokens / median,
         6e-9 * parameters * tokens / median, sent, trainer.position().digest.hex());
+    if (option("profile", 0) != 0) clock.Print(steps, std::accumulate(seconds.begin(), seconds.end(), 0.0));
   }
   world->Leave();
   return 0;

@@ -20,8 +20,9 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 30;  // of one message: counts of MPI are ints
 constexpr size_t kMostValues = kMostBytes / sizeof(uint64_t);
 constexpr int kMostTag = 32767;  // what every MPI has
-// Stages of a wait.
-constexpr auto kSpin = std::chrono::microseconds(20), kYield = std::chrono::microseconds(200);
+// Stages of a wait. Long messages between processes of a machine move piece by piece, each time that both
+// sides look: whoever sleeps early slows them down by an order of magnitude.
+constexpr std::chrono::microseconds kSpin{20}, kYield{20'000};
 constexpr int64_t kShortestSleepNs = 5'000, kLongestSleepNs = 200'000;
 // Processes that wait for one and the same silent peer say so one after the other, so that one message is
 // printed before the end reaches the others.

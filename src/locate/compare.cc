@@ -59,6 +59,7 @@ class TraceComparer {
       return std::move(out_);
     }
     SAMESTEP_RETURN_IF_ERROR(out_.across_layouts ? CompareAcross() : CompareEachRank());
+    if (!out_.across_layouts) SAMESTEP_RETURN_IF_ERROR(TakeTogether());
     Conclude();
     return std::move(out_);
   }
@@ -218,6 +219,48 @@ class TraceComparer {
     out_.ranks.push_back(std::move(comparison));
     return {};
   }
+
+  // Of several ranks of one layout: the first segment in which any differs, with all ranks of a side
+  // together.
+  Status TakeTogether() {
+    const RankComparison* first = nullptr;
+    for (const RankComparison& rank : out_.ranks) {
+      if (rank.verdict != Verdict::kDiverged) continue;
+      if (first == nullptr || KeyOf(rank) < KeyOf(*first)) first = &rank;
+    }
+    const bool all = missing_ranks_.empty() && !partial_ && options_.ranks.all();
+    if (first == nullptr || out_.ranks.size() < 2 || !all || !out_.level.starts_with("kernel")) return {};
+    const SegmentKey key = KeyOf(*first);
+    RankComparison together;
+    together.rank = -1;
+    together.first = first->first;
+    together.last = first->last;
+    together.resumed_a = first->resumed_a;
+    together.resumed_b = first->resumed_b;
+    std::vector<TraceRank> opened[2];
+    std::vector<TraceRank*> having[2];
+    for (const Side* side : {&a_, &b_}) {
+      const size_t s = side == &a_ ? 0 : 1;
+      for (int32_t rank : side->listing.present) {
+        SAMESTEP_ASSIGN_OR_RETURN(TraceRank one, TraceRank::Open(side->folder, rank, side->listing.ranks));
+        opened[s].push_back(std::move(one));
+      }
+      for (TraceRank& rank : opened[s]) {
+        if (IndexOf(rank, key) >= 0) having[s].push_back(&rank);
+      }
+    }
+    if (having[0].size() != having[1].size()) return {};
+    out_.across_layouts = true;  // how, for this one
+    Agrees(having[0], having[1], key, &together);
+    out_.across_layouts = false;
+    // Anything else a rank knows better: what it adds up of its own is compared there alone.
+    const bool origin = together.verdict == Verdict::kDiverged &&
+                        together.difference.findings.front().kind == FindingKind::kOrigin;
+    if (origin) out_.together = std::move(together);
+    return {};
+  }
+
+  static SegmentKey KeyOf(const RankComparison& diverged) { return diverged.difference.findings.front().key; }
 
   // One rank of each, or all of each where the layouts differ.
   void Compare(const std::vector<TraceRank*>& a, const std::vector<TraceRank*>& b, RankComparison* out) {

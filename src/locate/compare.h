@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,9 @@ struct Comparison {
   bool across_layouts = false;
   bool verified = false;  // the checksums of all blocks up to the last whole segment, in every rank of both
   std::vector<RankComparison> ranks;
+  // Ranks of one layout that differ, taken together as across layouts (rank -1): between them it says where
+  // the difference arises, which a rank that received it cannot.
+  std::optional<RankComparison> together;
   std::vector<std::string> warnings, notes;
   uint64_t bytes = 0, bytes_read = 0;  // of both traces
   int ExitCode() const { return static_cast<int>(verdict); }

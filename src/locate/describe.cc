@@ -32,7 +32,13 @@ bool IsRollUp(const Site& site) {
   return site.kind == EventKind::kPhaseRollUp || site.kind == EventKind::kModuleRollUp;
 }
 
-std::string Explain(const Finding& finding) {
+std::string_view VerdictName(Verdict verdict) {
+  constexpr std::string_view kNames[] = {"same", "diverged", "cannot judge"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+// `several`: the finding is of one rank of several, which may have received what differs.
+std::string Explain(const Finding& finding, bool several) {
   switch (finding.kind) {
     case FindingKind::kOrigin:
       if (finding.between)
@@ -46,15 +52,23 @@ std::string Explain(const Finding& finding) {
     case FindingKind::kData:
       return "the data differ: the order of samples, the files, or the position after a resume";
     case FindingKind::kState:
+      if (several)
+        return "all that this rank recorded before it agrees: another rank sent what differs, or the state "
+               "was "
+               "changed outside of recorded calls";
       return "all that was recorded before it agrees: the state was changed, or restored otherwise, outside "
              "of "
              "recorded calls";
     case FindingKind::kChanged:
-      return "memory changed between two calls";
+      return several ? "what other ranks made of it differs, or memory changed between two calls"
+                     : "memory changed between two calls";
     case FindingKind::kSettings:
       return "its tensors agree, and it was called in another way";
     case FindingKind::kValue:
-      return "all that was recorded before it agrees; it was computed outside of recorded calls";
+      return several
+                 ? "all that this rank recorded before it agrees; it was made of what other ranks sent, or "
+                   "outside of recorded calls"
+                 : "all that was recorded before it agrees; it was computed outside of recorded calls";
     case FindingKind::kControlFlow:
       return "the runs did not make the same calls here";
     case FindingKind::kReplica:
@@ -80,7 +94,7 @@ std::string RanksText(const Finding& finding) {
   return text.empty() ? text : "in " + text;
 }
 
-void AppendFinding(const Finding& finding, std::string* out) {
+void AppendFinding(const Finding& finding, bool several, std::string* out) {
   const Site& site = finding.site;
   *out += fmt::format("  {}: {}", FindingName(finding.kind), PhaseName(site.phase));
   *out += MicroBatchText(site);
@@ -89,7 +103,7 @@ void AppendFinding(const Finding& finding, std::string* out) {
     *out += fmt::format(", {} {}", site.kind == EventKind::kCall ? "kernel" : KindName(site.kind), site.name);
   }
   if (finding.occurrence > 0) *out += fmt::format(" (call {} of its kind there)", finding.occurrence + 1);
-  *out += fmt::format("\n    {}\n", Explain(finding));
+  *out += fmt::format("\n    {}\n", Explain(finding, several));
   if (const std::string ranks = RanksText(finding); !ranks.empty()) *out += fmt::format("    {}\n", ranks);
   if (!finding.detail.empty()) *out += fmt::format("    {}\n", finding.detail);
   for (const std::string& place : finding.only_a) *out += fmt::format("    only in A: {}\n", place);
@@ -129,7 +143,7 @@ void AppendRank(const RankComparison& rank, bool several, std::string* out) {
   *out += fmt::format("{}diverged {} {}", who, first.key.after ? "" : "in", first.key.ToString());
   const std::string agreed = AgreedText(rank);
   *out += agreed.empty() ? "\n" : fmt::format(" ({})\n", agreed);
-  AppendFinding(first, out);
+  AppendFinding(first, several, out);
   if (rank.resumed_a || rank.resumed_b) {
     *out += fmt::format("    this is the first iteration after a resume of {}\n",
                         rank.resumed_a && rank.resumed_b ? "A and B"
@@ -147,7 +161,7 @@ void AppendRank(const RankComparison& rank, bool several, std::string* out) {
   }
 }
 
-ordered_json JsonOf(const Finding& finding) {
+ordered_json JsonOf(const Finding& finding, bool several) {
   ordered_json json;
   json["kind"] = FindingName(finding.kind);
   json["iteration"] = finding.key.iteration;
@@ -162,7 +176,7 @@ ordered_json JsonOf(const Finding& finding) {
   json["event_b"] = finding.event_b;
   json["ranks_a"] = finding.ranks_a;
   json["ranks_b"] = finding.ranks_b;
-  json["explanation"] = Explain(finding);
+  json["explanation"] = Explain(finding, several);
   json["detail"] = finding.detail;
   if (finding.kind == FindingKind::kControlFlow) {
     json["only_a"] = finding.only_a;
@@ -189,6 +203,26 @@ ordered_json JsonOf(const Finding& finding) {
   return json;
 }
 
+ordered_json JsonOf(const RankComparison& rank, bool several) {
+  ordered_json one;
+  one["rank"] = rank.rank;
+  one["verdict"] = VerdictName(rank.verdict);
+  one["reason"] = rank.reason;
+  one["first_agreeing_iteration"] = rank.first;
+  one["last_agreeing_iteration"] = rank.last;
+  one["events_compared"] = rank.difference.compared;
+  one["receivers"] = rank.difference.receivers;
+  one["origins"] = rank.difference.origins;
+  one["tensors_compared"] = rank.difference.tensors;
+  one["compared_in_part"] = rank.difference.in_part;
+  one["not_comparable"] = rank.difference.not_comparable;
+  one["only_in_one"] = rank.difference.only_in_one;
+  one["resumed"] = {{"a", rank.resumed_a}, {"b", rank.resumed_b}};
+  one["findings"] = ordered_json::array();
+  for (const Finding& finding : rank.difference.findings) one["findings"].push_back(JsonOf(finding, several));
+  return one;
+}
+
 }  // namespace
 
 std::string_view FindingName(FindingKind kind) {
@@ -207,6 +241,10 @@ std::string DescribeText(const Comparison& c) {
     out += fmt::format(" (level {}, by {})\n", c.level, c.strength);
   } else if (c.ranks.empty()) {
     out += fmt::format("cannot judge: {}\n", c.reason);
+  }
+  if (c.together) {
+    AppendRank(*c.together, false, &out);
+    out += "rank by rank:\n";
   }
   size_t shown = 0, agreeing = 0;
   for (const Verdict verdict : {Verdict::kDiverged, Verdict::kCannotJudge}) {
@@ -231,9 +269,8 @@ std::string DescribeText(const Comparison& c) {
 }
 
 ordered_json DescribeJson(const Comparison& c) {
-  constexpr std::string_view kVerdicts[] = {"same", "diverged", "cannot judge"};
   ordered_json json;
-  json["verdict"] = kVerdicts[static_cast<size_t>(c.verdict)];
+  json["verdict"] = VerdictName(c.verdict);
   json["exit_code"] = c.ExitCode();
   json["a"] = c.path_a;
   json["b"] = c.path_b;
@@ -244,24 +281,9 @@ ordered_json DescribeJson(const Comparison& c) {
   json["across_layouts"] = c.across_layouts;
   json["ranks"] = ordered_json::array();
   for (const RankComparison& rank : c.ranks) {
-    ordered_json one;
-    one["rank"] = rank.rank;
-    one["verdict"] = kVerdicts[static_cast<size_t>(rank.verdict)];
-    one["reason"] = rank.reason;
-    one["first_agreeing_iteration"] = rank.first;
-    one["last_agreeing_iteration"] = rank.last;
-    one["events_compared"] = rank.difference.compared;
-    one["receivers"] = rank.difference.receivers;
-    one["origins"] = rank.difference.origins;
-    one["tensors_compared"] = rank.difference.tensors;
-    one["compared_in_part"] = rank.difference.in_part;
-    one["not_comparable"] = rank.difference.not_comparable;
-    one["only_in_one"] = rank.difference.only_in_one;
-    one["resumed"] = {{"a", rank.resumed_a}, {"b", rank.resumed_b}};
-    one["findings"] = ordered_json::array();
-    for (const Finding& finding : rank.difference.findings) one["findings"].push_back(JsonOf(finding));
-    json["ranks"].push_back(std::move(one));
+    json["ranks"].push_back(JsonOf(rank, c.ranks.size() > 1));
   }
+  if (c.together) json["together"] = JsonOf(*c.together, false);
   json["warnings"] = c.warnings;
   json["notes"] = c.notes;
   json["bytes"] = c.bytes;

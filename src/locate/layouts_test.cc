@@ -235,6 +235,19 @@ TEST(Layouts, OneLayoutIsComparedRankByRank) {
   EXPECT_EQ(c.ranks[2].difference.findings[0].site.module, "layers.0.up");
 }
 
+// A rank that received the difference cannot say where it arises; all together can.
+TEST(Layouts, RanksOfOneLayoutAreTakenTogether) {
+  for (const char* tensor : {"layers.0.up", "layers.0.down.partial1"}) {
+    const Comparison c = Compare(kMixed, kMixed, {.tensor = tensor, .rank = 1});
+    ASSERT_TRUE(c.together.has_value()) << DescribeText(c);
+    const Finding& f = c.together->difference.findings.front();
+    EXPECT_EQ(f.site.name, "linear.forward") << DescribeText(c);
+    EXPECT_EQ(f.ranks_b, Ranks{1}) << DescribeText(c);
+    EXPECT_EQ(c.together->last, 1);
+  }
+  EXPECT_FALSE(Compare(kMixed, kMixed).together.has_value());
+}
+
 TEST(Layouts, AMissingRankIsNotForgiven) {
   for (const Cut& cut : {kOne, kMixed}) {
     Folder a, b;

@@ -312,11 +312,14 @@ class LogicalComparer {
       if (slot.output && slot.partial) summary->partial_agrees = true;
       return;
     }
+    // Who made a wrong partial sum, not who completed the sum.
+    const bool first_partial =
+        slot.output && slot.partial && !summary->partial_differs && !summary->input_differs;
     if (slot.output && slot.partial) summary->partial_differs = true;
     const bool first_input = !slot.output && !summary->input_differs;
     const bool first_output = slot.output && !summary->output_differs && !summary->input_differs;
     (slot.output ? summary->output_differs : summary->input_differs) = true;
-    if (first_input || first_output) {
+    if (first_input || first_output || first_partial) {
       summary->segments_a = result.segments_a;
       summary->segments_b = result.segments_b;
     }

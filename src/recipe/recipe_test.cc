@@ -313,17 +313,24 @@ TEST(RecipeTest, DigestHoldsWhatShapesTheTrajectory) {
                                             "invariance.data_lanes=2",
                                             "invariance.tensor_lanes=2",
                                             "invariance.context_lanes=2"};
-  const std::vector<std::string> free = {"data.path=elsewhere",      "data.tokenizer=bytes",
-                                         "data.validation=v",        "train.micro_batch=3",
-                                         "train.evaluate_every=7",   "train.evaluate_samples=7",
-                                         "train.checkpoint_every=7", "train.keep_checkpoints=7",
-                                         "train.log_every=7",        "memory.recompute=layer"};
+  const std::vector<std::string> free = {"data.path=elsewhere",
+                                         "data.tokenizer=bytes",
+                                         "data.validation=v",
+                                         "train.micro_batch=3",
+                                         "train.evaluate_every=7",
+                                         "train.evaluate_samples=7",
+                                         "train.checkpoint_every=7",
+                                         "train.keep_checkpoints=7",
+                                         "train.log_every=7",
+                                         "memory.recompute=layer",
+                                         "layout.data=2",
+                                         "layout.tensor=2",
+                                         "layout.pipeline=2",
+                                         "layout.chunks=2"};
   std::set<std::string> digests = {RecipeDigest(Tiny()).hex()};
-  std::set<std::string> covered = {"model.family",    "model.activation",
-                                   "model.dropout",   "invariance.expert_lanes",
-                                   "layout.data",     "layout.tensor",
-                                   "layout.pipeline", "layout.expert",
-                                   "layout.context"};  // cannot be changed alone, or at all
+  std::set<std::string> covered = {"model.family",  "model.activation",
+                                   "model.dropout", "invariance.expert_lanes",
+                                   "layout.expert", "layout.context"};  // cannot be changed alone, or at all
   for (const std::string& set : shaping) {
     EXPECT_TRUE(digests.insert(RecipeDigest(Tiny({set})).hex()).second) << set;
     covered.insert(set.substr(0, set.find('=')));

@@ -131,7 +131,8 @@ std::string NoneAllowed(const LayoutWidths& widths, int ranks) {
     mends.push_back(fmt::format("invariance.data_lanes = {}", lanes));
   }
   if (const int lanes = LeastWidth(widths, &LayoutWidths::tensor_lanes, ranks)) {
-    mends.push_back(fmt::format("invariance.tensor_lanes = {}", lanes));
+    mends.push_back(fmt::format(
+        "invariance.tensor_lanes = {} (where heads, kv_heads and the other sizes divide by it)", lanes));
   }
   if (mends.empty()) return text;
   return text + fmt::format("; a new run (with other bits) may be given {}", fmt::join(mends, " or "));

@@ -163,7 +163,7 @@ TEST(CheckLayout, SaysWhichWidthsWouldAllowMore) {
   EXPECT_THAT(
       Refusal({.data = 8}, narrow, 8),
       ::testing::AllOf(HasSubstr("no layout of 8 processes is allowed"), HasSubstr("processes are 1, 2"),
-                       HasSubstr("invariance.data_lanes = 4 or invariance.tensor_lanes = 4")));
+                       HasSubstr("invariance.data_lanes = 4 or invariance.tensor_lanes = 4 (where heads")));
   // 6 samples cannot be cut into 4 or 8 lanes.
   const LayoutWidths odd{.layers = 2, .global_batch = 6};
   EXPECT_THAT(Refusal({.data = 8}, odd, 8), Not(HasSubstr("data_lanes = ")));

@@ -104,6 +104,21 @@ std::optional<NameParts> PartsOf(const std::string& name) {
   return parts;
 }
 
+// A run that goes on with more or fewer ranks is another trace.
+Status CheckRanksOf(const std::string& folder, int32_t ranks) {
+  SAMESTEP_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    const std::optional<NameParts> parts = PartsOf(name);
+    if (!parts || parts->ranks == ranks) continue;
+    return ConflictError(
+        "{} holds the trace of {} ranks, this run has {}; point SAMESTEP_TRACE to another folder (iterations "
+        "of both "
+        "can be compared with those of a third trace)",
+        folder, parts->ranks, ranks);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string TraceStem(int32_t rank, int32_t ranks, int32_t generation) {
@@ -130,6 +145,7 @@ std::string TraceBlock(int type, const SegmentKey& key, const std::string& paylo
 
 Result<TraceWriter> TraceWriter::Create(const std::string& folder, TraceHeader header) {
   SAMESTEP_RETURN_IF_ERROR(MakeFolders(folder));
+  SAMESTEP_RETURN_IF_ERROR(CheckRanksOf(folder, header.ranks));
   TraceWriter writer;
   for (header.generation = 0;; ++header.generation) {
     const std::string stem = JoinPath(folder, TraceStem(header.rank, header.ranks, header.generation));

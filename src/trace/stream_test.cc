@@ -181,15 +181,19 @@ TEST(Stream, BadVariablesAreNamed) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(Stream, AnotherRecipeInTheFolderIsRefused) {
+TEST(Stream, AnotherRecipeOrNumberOfRanksInTheFolderIsRefused) {
   Folder folder;
   Environment environment({{"SAMESTEP_TRACE", folder.path()}});
   Program().Run();
-  TraceHeader other = toy::Header();
-  other.recipe_digest = "another";
-  const auto made = MakeRecorder(other);
-  ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.status().code(), StatusCode::kConflict);
+  TraceHeader recipe = toy::Header(), ranks = toy::Header();
+  recipe.recipe_digest = "another";
+  ranks.ranks = 2;
+  for (const TraceHeader& other : {recipe, ranks}) {
+    const auto made = MakeRecorder(other);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.status().code(), StatusCode::kConflict);
+  }
+  EXPECT_TRUE(MakeRecorder(toy::Header()).ok());
 }
 
 TEST(Stream, AResumedRunReplacesWhatItDidAgainAndDestroysNothing) {

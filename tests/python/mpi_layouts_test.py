@@ -122,6 +122,22 @@ def test_a_wrong_bit_in_what_others_compute_too_ends_in_that_step(alone, tmp_pat
     assert done.returncode == 1, done.stderr
 
 
+def test_bytes_on_the_network_are_those_of_the_plan(samestep, alone, tmp_path):
+    """Counted by a library between the program and MPI. Only how many rows of the embedding travel depends on the
+    tokens: their bound is in the plan."""
+    layout, recipe, counts = (2, 2, 1), alone("llama").recipe, tmp_path / "counts.jsonl"
+    done = mpi.train(layout, recipe, tmp_path / "run", "--stop-after", "1", "--set", "train.evaluate_every=0",
+                     preload=mpi.guard(), SAMESTEP_MPI_COUNTS=counts)
+    assert json.loads(done.stdout)["step"] == 1
+    plan = json.loads(samestep("plan", recipe, *mpi.layout_fields(layout), "--no-measure", "--json").stdout)
+    sent = {line["rank"]: line["p2p_bytes"] for line in map(json.loads, counts.read_text().splitlines())}
+    assert len(sent) == len(plan["ranks"]) == 4
+    for rank in plan["ranks"]:
+        rows = sum(item["bytes"] for item in rank["network"] if item["purpose"] == "embedding_rows")
+        assert rank["bytes_sent"] - rows <= sent[rank["rank"]] <= rank["bytes_sent"], (rank, sent)
+        assert rows < rank["bytes_sent"] / 10
+
+
 def test_no_float_is_reduced_by_mpi(alone, tmp_path):
     """The guard ends a job that asks MPI for a sum of anything but integers."""
     guard = mpi.guard()

@@ -4,8 +4,12 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 extern char** environ;
 
@@ -31,6 +35,39 @@ void CatchSignals() {
 
 bool AnotherTryMayHelp(int code) { return code != 0 && code != 1 && code != 3 && code != 4; }
 
+// Whether the process has children and all of them are dead. Mpirun of Open MPI 4.1 sometimes never notices:
+// it waits for a lock of its own for good.
+bool HasOnlyDeadChildren(pid_t process) {
+  bool any = false;
+  std::error_code error;
+  for (const auto& thread :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process), error)) {
+    std::ifstream children(thread.path() / "children");
+    for (pid_t child = 0; children >> child;) {
+      std::string stat;
+      std::getline(std::ifstream(fmt::format("/proc/{}/stat", child)), stat);
+      const size_t name_end = stat.rfind(')');  // "PID (NAME) STATE …"
+      if (name_end == std::string::npos || stat.substr(name_end, 3) != ") Z") return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
+// The child's state for waitpid; one that hangs after all of its own children died is killed.
+Result<int> WaitFor(pid_t child, const std::string& name) {
+  constexpr int kTicksASecond = 10, kPatience = 30 * kTicksASecond;
+  for (int dead_ticks = 0;;) {
+    int state = 0;
+    const pid_t ended = ::waitpid(child, &state, WNOHANG);
+    if (ended == child) return state;
+    if (ended < 0 && errno != EINTR) return IoError("waiting for {}: {}", name, std::strerror(errno));
+    dead_ticks = HasOnlyDeadChildren(child) ? dead_ticks + 1 : 0;
+    if (dead_ticks == kPatience) ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000 / kTicksASecond));
+  }
+}
+
 Result<int> RunOnce(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& a : command) arguments.push_back(const_cast<char*>(a.c_str()));
@@ -42,11 +79,9 @@ Result<int> RunOnce(const std::vector<std::string>& command) {
                          std::strerror(error));
   }
   child_to_signal = child;
-  int state = 0;
-  while (::waitpid(child, &state, 0) < 0) {
-    if (errno != EINTR) return IoError("waiting for {}: {}", command[0], std::strerror(errno));
-  }
+  Result<int> waited = WaitFor(child, command[0]);
   child_to_signal = 0;
+  SAMESTEP_ASSIGN_OR_RETURN(const int state, std::move(waited));
   return WIFSIGNALED(state) ? 128 + WTERMSIG(state) : WEXITSTATUS(state);
 }
 

@@ -2,7 +2,7 @@
 //
 //   Optimizer optimizer(parameters, config, grid);
 //   double norm = optimizer.GradientNorm();                  // before clipping, of the whole model
-//   optimizer.Update(step, learning_rate, norm));
+//   optimizer.Update(step, learning_rate, norm);
 //   optimizer.fingerprints()[i]                              // of parameters.InOrder()[i], after the update
 //
 // Moments exist for the owned rows alone. Updated rows go to the other data ranks, so that each has its

@@ -3,7 +3,7 @@
 //   GatherTokens(tensor, mine, all);                       // [b, S/n, H] of each rank -> [b, S, H] on all
 //   ReduceTokens(tensor, partial, parts, dst);             // partial [b, S, H] on each -> [b, S/n, H] summed
 //   Pending p = StartSlices(data, local, parts, tag);      // row slices of a partial to their owners
-//   GatherRows(data, local);                               // and the updated slices back to all
+//   Pending q = StartGatherRows(data, local, tag);         // and the updated slices back to all
 //
 // With one rank in the group nothing is moved: callers give the same memory for both sides.
 //
